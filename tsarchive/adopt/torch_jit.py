@@ -789,6 +789,15 @@ def compile_always(method: Any) -> None:
     torch.jit.export(method)
 
 
+def stands_for(function: Any, operator: str) -> None:
+    """Let calls of a function be compiled as calls of an operator, if torch has one of the name.
+
+    Which of its overloads is meant the arguments tell.
+    """
+    if torch._C._jit_get_schemas_for_operator(operator):
+        torch.jit._builtins._register_builtin(function, operator)
+
+
 def compile_when_called(method: Any) -> None:
     """Let a method be compiled where another calls it, as if it had never been exported."""
     method._torchscript_modifier = torch._jit_internal.FunctionModifiers.DEFAULT

@@ -82,8 +82,9 @@ class DecompileReport:
     them: they raise RuntimeError when they are reached. ``libraries`` gives, by the names of
     operators and classes that were not registered here, what registers them: the package looks for
     them where it runs. ``definitions`` leads from classes and functions of the package
-    ("module:name") to their qualified names in the archive. ``check`` is set where one was asked
-    for.
+    ("module:name") to their qualified names in the archive, and ``operators`` from functions that
+    the package brings along to the operators that they stand for. ``check`` is set where one was
+    asked for.
     """
 
     directory: str
@@ -92,6 +93,7 @@ class DecompileReport:
     untranslated: tuple[str, ...] = ()
     libraries: Mapping[str, str] = dataclasses.field(default_factory=dict)
     definitions: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    operators: Mapping[str, str] = dataclasses.field(default_factory=dict)
     check: CodeCheck | None = None
 
 
@@ -156,7 +158,7 @@ def decompile(
     written_files = tuple(_write(target, *file) for file in sorted(files.items()))
     report = DecompileReport(
         str(directory), package.root_name, written_files, untranslated,
-        package.program.libraries, package.definitions,
+        package.program.libraries, package.definitions, package.operators,
     )  # fmt: skip
     if not check:
         return report
@@ -165,7 +167,8 @@ def decompile(
 
     if not isinstance(f, str | os.PathLike):
         f.seek(0)
-    return dataclasses.replace(report, check=checked(f, directory, report.definitions, imports))
+    check_ = checked(f, directory, report.definitions, report.operators, imports)
+    return dataclasses.replace(report, check=check_)
 
 
 class _Package:
@@ -179,6 +182,7 @@ class _Package:
         self._comments = Comments(full_paths=full_paths)
         self.program = Program(LibraryModules(root), self._comments, body_of)
         self._tensors = TensorFile()
+        self.operators: dict[str, str] = {}
         self._instances = Instances(self.program, root, self._tensors)
         self._root = self.program.reference(root.tsarchive_class)
         self._library_root = self.program.modules_of_libraries.name_of(root.tsarchive_class)
@@ -288,9 +292,10 @@ class _Package:
             bases: list[ast.expr] = [syntax.name("RuntimeError")]
             classes = [syntax.class_(name, bases, []) for name in self.program.exceptions]
             texts[f"{EXCEPTIONS}.py"] = written([*classes])
-        keys = [reference.name for reference in used if reference.home == HELPERS]
+        keys = sorted(reference.name for reference in used if reference.home == HELPERS)
         if keys:
             texts[f"{HELPERS}.py"] = written(runtime_module(keys))
+        self.operators = {f"{HELPERS}:{syntax.helper_name(key)}": key for key in keys}
         return texts
 
 

@@ -33,11 +33,12 @@ _FRAME: Final = re.compile(r'^\s*File "(?P<file>.+)", line (?P<line>\d+)', re.MU
 @dataclass(frozen=True, slots=True)
 class Request:
     """What to script: the folder of a ``package``, whose definitions ("module:name") have other
-    ``names`` in the archive. ``methods`` are compiled although nothing may call them. What is
-    scripted goes to the file ``archive``, and what could not be to ``failures``."""
+    ``names`` in the archive. What is named in ``operators`` stands for these, and its own code is
+    not compiled. ``methods`` are compiled although nothing may call them. What is scripted goes to the file ``archive``, and what could not be to ``failures``."""
 
     package: str
     names: Mapping[str, str]
+    operators: Mapping[str, str]
     methods: Sequence[str]
     archive: str
     failures: str
@@ -67,6 +68,7 @@ class _Rescripting:
         self._package = importlib.import_module(Path(request.package).name)
         self._definitions: dict[Any, str] = {}
         self._functions = [*self._sources()]
+        self._let_operators_stand()
         self._attempts = 0
         self._hidden: dict[str, str] = {}
         self.failures: dict[str, str] = {}
@@ -87,11 +89,24 @@ class _Rescripting:
                     self.failures[WHOLE] = _reason(error)
         return None
 
+    def _named(self, place: str) -> Any:
+        """Return what has a name ("module:name") in the package."""
+        module, _, own = place.partition(":")
+        return getattr(importlib.import_module(f"{self._package.__name__}.{module}"), own)
+
+    def _let_operators_stand(self) -> None:
+        """Let functions be taken for operators, but one that stands for several of other names."""
+        meant: dict[Any, set[str]] = {}
+        for place, operator in self._request.operators.items():
+            meant.setdefault(self._named(place), set()).add(operator.partition(".")[0])
+        for function, operators in meant.items():
+            if len(operators) == 1:
+                torch_jit.stands_for(function, *operators)
+
     def _sources(self) -> Iterator[_Source]:
         """Note the definitions of the package, and yield their functions."""
         for place, name in self._request.names.items():
-            module, _, own = place.partition(":")
-            found = getattr(importlib.import_module(f"{self._package.__name__}.{module}"), own)
+            found = self._named(place)
             # torch asserts that functions have the names that their text has.
             folder = name.rpartition(".")[0]
             is_function = isinstance(found, FunctionType)

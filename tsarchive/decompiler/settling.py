@@ -1,0 +1,84 @@
+"""Code in which reads of attributes stand where they are used.
+
+An attribute that no code sets has one value, wherever it is read. TorchScript reads it where it
+likes: ``for layer in self.layers`` reads all layers before it calls the first, and a trace reads
+what it never uses. Such reads are written anew, each right before the one operation that uses it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterable, Iterator
+from typing import Final
+
+from tsarchive.analyses.encoding import Plain
+from tsarchive.formats.contents import Body, Operation, Outline, Routine
+
+_READ: Final = "prim::GetAttr"
+_SET: Final = "prim::SetAttr"
+
+
+def names_set(bodies: Iterable[Body]) -> Iterator[str]:
+    """Yield the names of the attributes that code sets, of whatever class."""
+    for body in bodies:
+        for operation in body.operations:
+            if operation.operator == _SET:
+                yield str(operation.attributes["name"])
+            yield from names_set(operation.bodies)
+
+
+def bodies_of(outline: Outline) -> Iterator[Body]:
+    """Yield the bodies of all functions and methods."""
+    definitions = [module.definition for module in outline.modules.values()]
+    for definition in (*definitions, *outline.definitions):
+        yield from (routine.body for routine in definition.routines.values())
+
+
+def settled(routine: Routine, assigned: Container[str]) -> Routine:
+    """Return a function whose reads of attributes stand where they are used.
+
+    Names that are ``assigned`` are left where they stand.
+    """
+    return routine._replace(body=_Settling(assigned).body(routine.body))
+
+
+class _Settling:
+    """Writes one function anew: the values before by number, as numbers after or as reads."""
+
+    def __init__(self, assigned: Container[str]) -> None:
+        self._assigned = assigned
+        self._values: list[int | Operation] = []
+        self._count = 0
+
+    def body(self, body: Body) -> Body:
+        self._define(len(body.params))
+        written: list[Operation] = []
+        for operation in body.operations:
+            if self._is_free(operation):
+                self._values.append(operation)
+            else:
+                self._operation(operation, written)
+        results = [self._use(use, written) for use in body.results]
+        return Body(body.params, written, results)
+
+    def _is_free(self, operation: Operation) -> bool:
+        return operation.operator == _READ and operation.attributes["name"] not in self._assigned
+
+    def _define(self, count: int) -> None:
+        self._values += range(self._count, self._count + count)
+        self._count += count
+
+    def _operation(self, operation: Operation, written: list[Operation]) -> None:
+        inputs = [self._use(use, written) for use in operation.inputs]
+        bodies = [*map(self.body, operation.bodies)]
+        self._define(len(operation.outputs))
+        written.append(operation._replace(inputs=inputs, bodies=bodies))
+
+    def _use(self, use: Plain, written: list[Operation]) -> Plain:
+        """Return what stands for an operand; what reads it is written."""
+        found = self._values[use] if isinstance(use, int) else use
+        if not isinstance(found, Operation):
+            return found
+        read = found._replace(inputs=[self._use(each, written) for each in found.inputs])
+        written.append(read)
+        self._count += 1
+        return self._count - 1
