@@ -18,11 +18,28 @@ import torch
 import torch.nn.functional
 
 from tsarchive.errors import UnknownOperatorError, UnsupportedError
-from tsarchive.ir.classes import Function
+from tsarchive.ir.classes import ClassType, Function
 from tsarchive.ir.constants import TableConstant
 from tsarchive.ir.graph import COMPUTED, MAX_TRIP_COUNT, Node, Value, must_be_none
 from tsarchive.ir.schema import Argument, FunctionSchema
-from tsarchive.ir.types import BOOL, FLOAT, INT, NONE, STRING, TENSOR, ListType, OptionalType, Type
+from tsarchive.ir.types import (
+    BOOL,
+    COMPLEX,
+    DEVICE,
+    FLOAT,
+    INT,
+    NONE,
+    NUMBER,
+    STRING,
+    TENSOR,
+    DictType,
+    ListType,
+    OptionalType,
+    TupleType,
+    Type,
+    UnionType,
+    annotation,
+)
 from tsarchive.ir.values import is_default, necessary_arguments
 from tsarchive.operators.effects import SCALAR_OVERLOADS
 from tsarchive.operators.libraries import what_registers
@@ -142,7 +159,11 @@ class Operators:
         count, outs = necessary_arguments(schema, node.inputs)
         total = len(arguments)
         needed = {i: arguments[i] for i in range(total) if i < count or i >= total - outs}
-        return syntax.call(by_overload(schema), *_by_schema(schema, needed))
+        positional, keywords = _by_schema(schema, needed)
+        given = [node.inputs[offset] for offset in needed]
+        named = dict(zip(keywords, given[len(positional) :], strict=True))
+        is_told = is_told_apart(schema, given[: len(positional)], named)
+        return syntax.call(by_overload(schema, is_told=is_told), positional, keywords)
 
     def _foreign(self, schema: FunctionSchema, arguments: Sequence[ast.expr]) -> ast.expr:
         """Return a call of an operator that is not registered here, which may be where it runs."""
@@ -540,11 +561,71 @@ def callee(
     return METHOD if is_method else None
 
 
-def by_overload(schema: FunctionSchema) -> ast.expr:
-    """Return ``torch.ops.aten.relu.default``, which also takes numbers in the place of dtypes."""
+def is_told_apart(
+    schema: FunctionSchema, positional: Sequence[Value], keywords: Mapping[str, Value]
+) -> bool:
+    """Return whether an operator called with these values is this one, whatever its overloads.
+
+    torch takes the first of them that the values fit.
+    """
+    for other in operator_schemas(schema.name):
+        if other.full_name == schema.full_name:
+            return True
+        if _may_take(other, positional, keywords):
+            return False
+    return False
+
+
+def _may_take(
+    schema: FunctionSchema, positional: Sequence[Value], keywords: Mapping[str, Value]
+) -> bool:
+    """Return whether torch might take an operator for one that is called with these values."""
+    by_position = [argument for argument in schema.arguments if not argument.kwarg_only]
+    by_name = {argument.name: argument for argument in schema.arguments}
+    if len(positional) > len(by_position) or not by_name.keys() >= keywords.keys():
+        return False
+    pairs = [*zip(by_position, positional, strict=False)]
+    pairs += [(by_name[name], value) for name, value in keywords.items()]
+    given = {argument.name for argument, _ in pairs}
+    is_whole = all(a.has_default or a.name in given for a in schema.arguments)
+    return is_whole and all(_may_be_taken(value.type, argument.type) for argument, value in pairs)
+
+
+def _may_be_taken(given: Type, wanted: Type) -> bool:
+    """Return whether a value of a type may be an argument of another.
+
+    Tensors and numbers are converted to each other, and all else has to be what is wanted.
+    """
+    if isinstance(wanted, OptionalType):
+        return given == NONE or any(_may_be_taken(given, part) for part in wanted.parts())
+    if isinstance(given, OptionalType | UnionType):
+        return True
+    kinds = [_kind(type_) for type_ in (given, wanted)]
+    if "" in kinds or kinds[0] != kinds[1]:
+        return "" in kinds
+    return not isinstance(wanted, ListType) or _may_be_taken(given.parts()[0], wanted.element)
+
+
+def _kind(type_: Type) -> str:
+    """Return what tells values of a type from those of others; "" where anything may be."""
+    if type_ in (TENSOR, INT, FLOAT, BOOL, NUMBER, COMPLEX):
+        return "number"
+    if type_ in (STRING, DEVICE, NONE):
+        return annotation(type_)
+    if isinstance(type_, ListType | DictType | TupleType):
+        return type(type_).__name__
+    return annotation(type_) if isinstance(type_, ClassType) else ""
+
+
+def by_overload(schema: FunctionSchema, *, is_told: bool = False) -> ast.expr:
+    """Return ``torch.ops.aten.relu.default``, which also takes numbers in the place of dtypes.
+
+    Where the arguments have told the overload, it is left out.
+    """
     namespace, _, name = schema.name.partition("::")
     found = syntax.form("torch")
-    for part in ("ops", namespace, name, schema.overload or "default"):
+    overload = [] if is_told else [schema.overload or "default"]
+    for part in ("ops", namespace, name, *overload):
         # Inside of a class Python would take `__interpolate` for a private name.
         is_private = part.startswith("__") and not part.endswith("__")
         if part.isidentifier() and not keyword.iskeyword(part) and not is_private:

@@ -3,10 +3,13 @@
 An attribute that no code sets has one value, wherever it is read. TorchScript reads it where it
 likes: ``for layer in self.layers`` reads all layers before it calls the first, and a trace reads
 what it never uses. Such reads are written anew, each right before the one operation that uses it.
+
+Nor does it mean anything whether a list that was just made is copied, if nothing else has it.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Container, Iterable, Iterator
 from typing import Final
 
@@ -15,6 +18,18 @@ from tsarchive.formats.contents import Body, Operation, Outline, Routine
 
 _READ: Final = "prim::GetAttr"
 _SET: Final = "prim::SetAttr"
+_COPY: Final = "aten::list.t"
+_MAKING: Final = frozenset(
+    {
+        "aten::size", "aten::stride",
+        *(
+            f"aten::{name}.{key}"
+            for name in ("keys", "values", "items")
+            for key in ("str", "int", "bool", "float", "complex", "Tensor")
+        ),
+    }
+)  # fmt: skip
+"""Operators that always return a new list."""
 
 
 def names_set(bodies: Iterable[Body]) -> Iterator[str]:
@@ -38,16 +53,26 @@ def settled(routine: Routine, assigned: Container[str]) -> Routine:
 
     Names that are ``assigned`` are left where they stand.
     """
-    return routine._replace(body=_Settling(assigned).body(routine.body))
+    return routine._replace(body=_Settling(assigned, routine.body).body(routine.body))
+
+
+def _uses(body: Body) -> Iterator[Plain]:
+    for operation in body.operations:
+        yield from operation.inputs
+        for inner in operation.bodies:
+            yield from _uses(inner)
+    yield from body.results
 
 
 class _Settling:
     """Writes one function anew: the values before by number, as numbers after or as reads."""
 
-    def __init__(self, assigned: Container[str]) -> None:
+    def __init__(self, assigned: Container[str], body: Body) -> None:
         self._assigned = assigned
         self._values: list[int | Operation] = []
         self._count = 0
+        self._used = Counter(use for use in _uses(body) if isinstance(use, int))
+        self._made: set[int] = set()
 
     def body(self, body: Body) -> Body:
         self._define(len(body.params))
@@ -55,6 +80,8 @@ class _Settling:
         for operation in body.operations:
             if self._is_free(operation):
                 self._values.append(operation)
+            elif self._is_copy(operation):
+                self._values.append(self._copied(operation))
             else:
                 self._operation(operation, written)
         results = [self._use(use, written) for use in body.results]
@@ -63,6 +90,15 @@ class _Settling:
     def _is_free(self, operation: Operation) -> bool:
         return operation.operator == _READ and operation.attributes["name"] not in self._assigned
 
+    def _is_copy(self, operation: Operation) -> bool:
+        """Return whether an operation copies a list that nothing else uses."""
+        return operation.operator == _COPY and operation.inputs[0] in self._made
+
+    def _copied(self, copy: Operation) -> int | Operation:
+        (source,) = copy.inputs
+        assert isinstance(source, int)
+        return self._values[source]
+
     def _define(self, count: int) -> None:
         self._values += range(self._count, self._count + count)
         self._count += count
@@ -70,6 +106,8 @@ class _Settling:
     def _operation(self, operation: Operation, written: list[Operation]) -> None:
         inputs = [self._use(use, written) for use in operation.inputs]
         bodies = [*map(self.body, operation.bodies)]
+        if operation.operator in _MAKING and self._used[len(self._values)] == 1:
+            self._made.add(len(self._values))
         self._define(len(operation.outputs))
         written.append(operation._replace(inputs=inputs, bodies=bodies))
 

@@ -165,9 +165,15 @@ def literal(value: Any) -> ast.expr:
 def _number(value: float) -> ast.expr:
     if isinstance(value, float) and not math.isfinite(value):
         return call(name("float"), [literal(repr(value))])
+    if value == _SMALLEST and isinstance(value, int):
+        # Without its sign it is no int of TorchScript.
+        return ast.BinOp(_number(value + 1), ast.Sub(), ast.Constant(1))
     if value < 0 or (isinstance(value, float) and math.copysign(1.0, value) < 0):
         return ast.UnaryOp(ast.USub(), ast.Constant(-value))
     return ast.Constant(value)
+
+
+_SMALLEST = -(2**63)
 
 
 def is_atom(node: ast.expr) -> bool:

@@ -409,6 +409,9 @@ class Translation:
         """Return what a loop goes through."""
         match arguments:
             case [ast.Call(_, [inner], [])] if node.attributes.get("is_listed"):
+                match inner:
+                    case ast.Call(ast.Attribute(owner, "keys"), []):
+                        return owner
                 return inner
             case [low, high, ast.Constant(1)] if node.kind == RANGE:
                 arguments = [low, high]
