@@ -1,7 +1,7 @@
 """Whether a decompiled package, scripted again, has the code of its archive.
 
 Code is compared as graphs: names of variables, of classes and of files are no part of it, nor is
-where an attribute is read that no code sets.
+where an attribute is read that no code sets, or what has no effect and no result that is used.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Container, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain, zip_longest
@@ -26,10 +27,13 @@ from tsarchive.diffing.report import Change
 from tsarchive.errors import ArchiveError
 from tsarchive.fingerprinting import Readable, readable_contents, tensor_digest
 from tsarchive.formats.contents import Routine
+from tsarchive.formats.torchscript.contents import TorchScriptContents
+from tsarchive.run.passes.liveness import Effects
 
 from .copied_natives import runtime_module
 from .formatting import formatted
 from .layout import written
+from .preparing import prune
 from .rescripting import WHOLE, Request
 from .settling import bodies_of, names_set, settled
 from .syntax import HELPERS
@@ -90,7 +94,7 @@ def checked(
     Raises ArchiveError where that process fails before it scripts anything, and what
     :func:`tsarchive.fingerprint` raises for the archive.
     """
-    with readable_contents(f, debug=True, whole=True) as before, TemporaryDirectory() as folder:
+    with _readable(f) as before, TemporaryDirectory() as folder:
         archive = _archive_in(folder)
         request = Request(
             package=os.path.abspath(directory),
@@ -103,9 +107,19 @@ def checked(
         failures = _scripted(request, Path(folder), imports)
         if WHOLE in failures:
             return CodeCheck(tuple(_refused(before, failures)))
-        with readable_contents(archive, debug=True, whole=True) as after:
+        with _readable(archive) as after:
             names = _other_names(definitions)
             return CodeCheck(tuple(_compared(before, after, failures, names)))
+
+
+@contextmanager
+def _readable(f: str | os.PathLike[str] | BinaryIO) -> Iterator[Readable]:
+    """Open an archive whose code is without what does not run."""
+    effects = Effects()
+    with readable_contents(f, debug=True, whole=True) as found:
+        if isinstance(found.contents, TorchScriptContents):
+            found.contents.simplify(lambda function: prune(function.graph, effects))
+        yield found
 
 
 def _has_own_helpers(directory: str | os.PathLike[str], operators: Mapping[str, str]) -> bool:
