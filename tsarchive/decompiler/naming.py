@@ -94,7 +94,8 @@ OF_CONTAINERS = frozenset({"__len__", "__contains__"})
 
 _GETTER = re.compile("__(.+)_getter")
 _ACCESSOR = re.compile("__.+_(getter|setter)")
-_STATE_METHODS = {"__getstate__": "archive_getstate", "__setstate__": "archive_setstate"}
+STATE_METHODS = {"__getstate__": "archive_getstate", "__setstate__": "archive_setstate"}
+"""Methods of archives that Python calls for reasons of its own, and their names in packages."""
 
 
 def is_plain(name: str) -> bool:
@@ -122,7 +123,7 @@ class Members:
             self.slots[name] = self._fitting(name, taken, is_method=False)
 
     def _fitting(self, name: str, taken: set[str], *, is_method: bool) -> str:
-        found = _STATE_METHODS.get(name, name) if is_method else name
+        found = STATE_METHODS.get(name, name) if is_method else name
         is_special = is_dunder(found) and is_identifier(found)
         if is_method and is_special and not (found in self._inherited and self.class_.is_module):
             return found

@@ -447,18 +447,14 @@ def _class_body(program: Program, class_: ClassType, definition: Definition) -> 
 
 
 def _accessors(definition: Definition, class_: ClassType) -> Iterator[ast.stmt]:
-    """Yield getters and setters by their names in the archive, which Python mangles in classes."""
+    """Yield getters and setters that are no property by their names in the archive, which Python
+    mangles in classes."""
     members = members_of(class_)
     for name in members.accessors():
-        own = syntax.name(definition.name)
-        found = syntax.attribute(own, members.methods[name])
-        if name in members.getters or name in members.setters:
-            # Type checkers do not know the parts of a property.
-            shown = syntax.literal(members.methods[name])
-            found = syntax.form("vars(_0)[_1]", own, shown)
-            found = syntax.attribute(found, "fget" if name in members.getters else "fset")
-        given = syntax.name(definition.name), syntax.literal(name), found
-        yield syntax.statement("setattr(_0, _1, _2)", *given)
+        if name not in members.getters and name not in members.setters:
+            found = syntax.attribute(syntax.name(definition.name), members.methods[name])
+            given = syntax.name(definition.name), syntax.literal(name), found
+            yield syntax.statement("setattr(_0, _1, _2)", *given)
 
 
 def _methods(class_: ClassType, members: Members) -> Iterator[Function]:

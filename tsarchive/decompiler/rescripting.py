@@ -25,8 +25,11 @@ import torch
 from tsarchive.adopt import torch_jit
 from tsarchive.saving import save
 
+from .naming import STATE_METHODS
+
 WHOLE: Final = ""
 """The name, among those that could not be scripted, of the model as a whole."""
+_NAMES: Final = {shown: name for name, shown in STATE_METHODS.items()}
 _FRAME: Final = re.compile(r'^\s*File "(?P<file>.+)", line (?P<line>\d+)', re.MULTILINE)
 
 
@@ -77,6 +80,8 @@ class _Rescripting:
         """Return the scripted model, None where torch.jit refuses all of it."""
         model = self._package.load()
         hooks = [*_hooks_of(model)]
+        for class_ in {type(module) for module in model.modules()}:
+            _name_as_archive(class_)
         for source in self._functions:
             if source.name in self._request.methods and source.function not in hooks:
                 torch_jit.compile_always(source.function)
@@ -114,7 +119,7 @@ class _Rescripting:
             if isinstance(found, FunctionType):
                 yield _source(name, found)
             for key, function in _methods(found):
-                yield _source(f"{name}.{key}", function)
+                yield _source(f"{name}.{_NAMES.get(key, key)}", function)
 
     def _exclude(self, error: Exception) -> bool:
         """Give the function where an error is a body that compiles; return whether there is one.
@@ -167,6 +172,14 @@ def _methods(found: Any) -> Iterator[tuple[str, FunctionType]]:
             function = value.__func__ if isinstance(value, staticmethod) else value
             if isinstance(function, FunctionType):
                 yield key, function
+
+
+def _name_as_archive(class_: type) -> None:
+    """Give the methods of a class for states of modules the names that they have in archives."""
+    for name, shown in STATE_METHODS.items():
+        if shown in vars(class_):
+            setattr(class_, name, vars(class_)[shown])
+            delattr(class_, shown)
 
 
 def _hooks_of(model: torch.nn.Module) -> Iterator[Any]:

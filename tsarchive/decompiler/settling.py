@@ -4,7 +4,8 @@ An attribute that no code sets has one value, wherever it is read. TorchScript r
 likes: ``for layer in self.layers`` reads all layers before it calls the first, and a trace reads
 what it never uses. Such reads are written anew, each right before the one operation that uses it.
 
-Nor does it mean anything whether a list that was just made is copied, if nothing else has it.
+Nor does it mean anything whether a list that was just made is copied, if nothing else has it; of
+which type None is; or whether an exception has no class, which is raised as a RuntimeError.
 """
 
 from __future__ import annotations
@@ -14,10 +15,14 @@ from collections.abc import Container, Iterable, Iterator
 from typing import Final
 
 from tsarchive.analyses.encoding import Plain
+from tsarchive.diffing.routines import typed
 from tsarchive.formats.contents import Body, Operation, Outline, Routine
 
 _READ: Final = "prim::GetAttr"
 _SET: Final = "prim::SetAttr"
+_RAISE: Final = "prim::RaiseException"
+_NONE: Final[Plain] = ["NoneType", None]
+_RUNTIME_ERROR: Final[Plain] = ["str", "builtins.RuntimeError"]
 _COPY: Final = "aten::list.t"
 _MAKING: Final = frozenset(
     {
@@ -105,6 +110,8 @@ class _Settling:
 
     def _operation(self, operation: Operation, written: list[Operation]) -> None:
         inputs = [self._use(use, written) for use in operation.inputs]
+        if operation.operator == _RAISE:
+            inputs = [inputs[0], *(_RUNTIME_ERROR if use == _NONE else use for use in inputs[1:])]
         bodies = [*map(self.body, operation.bodies)]
         if operation.operator in _MAKING and self._used[len(self._values)] == 1:
             self._made.add(len(self._values))
@@ -113,7 +120,9 @@ class _Settling:
 
     def _use(self, use: Plain, written: list[Operation]) -> Plain:
         """Return what stands for an operand; what reads it is written."""
-        found = self._values[use] if isinstance(use, int) else use
+        if not isinstance(use, int):
+            return _NONE if typed(use)[1] is None else use
+        found = self._values[use]
         if not isinstance(found, Operation):
             return found
         read = found._replace(inputs=[self._use(each, written) for each in found.inputs])
