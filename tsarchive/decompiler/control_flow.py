@@ -25,6 +25,8 @@ from tsarchive.ir.types import BOOL, NONE
 from tsarchive.run.linkage import is_autocast
 
 from . import syntax
+from .declaring import blocks_of
+from .exits import HAS_ELSE
 from .flow import BREAK, CONTINUE, RETURN, is_endless, text_of
 from .layout import without_markers
 from .naming import identifier, members_of
@@ -133,7 +135,20 @@ def _emit_if(
         translation.statements.append(made)
     else:
         chain.orelse = [made]
+        setattr(made, HAS_ELSE, node.attributes.get(HAS_ELSE, False))
     translation.statements += behind
+
+
+def _close_chains(statements: list[ast.stmt]) -> None:
+    """Let what follows ``if ... elif ...`` be its ``else`` again, where it was."""
+    for place, statement in enumerate(statements):
+        for inner in blocks_of(statement):
+            _close_chains(inner)
+        last = _open_chain([statement])
+        if last is not None and getattr(last, HAS_ELSE, False):
+            last.orelse = statements[place + 1 :]
+            del statements[place + 1 :]
+            return
 
 
 def _merged(
@@ -516,6 +531,11 @@ def _closure(translation: Translation, node: Node) -> None:
 
 def finish_function(translation: Translation, block: Block) -> None:
     """Write the statements of a function's block and the return of its result."""
+    _finish(translation, block)
+    _close_chains(translation.statements)
+
+
+def _finish(translation: Translation, block: Block) -> None:
     translate_nodes(translation, block.nodes)
     (shown,) = translation.operands(block.return_node)
     translation.flush()

@@ -17,6 +17,8 @@ from tsarchive.operators.effects import COMPUTING
 
 from .flow import BREAK, CONTINUE, EXITS, RETURN, constant, is_left, sweep, text_of, uninitialized
 
+HAS_ELSE: Final = "has_else"
+"""The attribute of an if that tells whether all that follows it was its other branch."""
 # Without text, a branch of fewer operations is part of an expression.
 _LARGE: Final = 6
 _STATEMENT: Final = ("if ", "if(", "elif ", "elif(")
@@ -249,6 +251,7 @@ def _hoist(block: Block, node: Node, other: Block) -> None:
     for output, value in zip(node.outputs, other.returns, strict=True):
         replace(output, value)
     node.outputs.clear()
+    node.attributes[HAS_ELSE] = bool(other.nodes) and block.nodes[-1] is node
     for inner in node.blocks:
         inner.return_node.drop_inputs()
     behind = block.nodes.index(node) + 1

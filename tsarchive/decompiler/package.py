@@ -8,7 +8,7 @@ import io
 import keyword
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
@@ -437,6 +437,8 @@ def _class_body(program: Program, class_: ClassType, definition: Definition) -> 
             made.decorator_list = [syntax.builtin("property")]
         elif function.name in members.setters:
             made.decorator_list = [syntax.attribute(syntax.name(name), "setter")]
+        told = {name for name in map(_declared_attribute, ast.walk(made)) if name}
+        body = [one for one in body if not _declares(one, told)]
         body.append(_documented(made, program.comments.origin(function)))
     if "__eq__" in class_.methods and class_.is_module:
         body.append(syntax.assign(["__hash__"], syntax.form("object.__hash__")))
@@ -444,6 +446,22 @@ def _class_body(program: Program, class_: ClassType, definition: Definition) -> 
     bases = [syntax.form(base)] if class_.is_module else []
     class_definition = syntax.class_(definition.name, bases, body)
     return [_documented(class_definition, definition.origin), *_accessors(definition, class_)]
+
+
+def _declared_attribute(node: ast.AST) -> str:
+    """Return the name of an attribute of ``self`` that a statement annotates; "" for others."""
+    match node:
+        case ast.AnnAssign(ast.Attribute(ast.Name("self"), name)):
+            return name
+    return ""
+
+
+def _declares(statement: ast.stmt, names: Container[str]) -> bool:
+    """Return whether a statement of a class annotates one of these attributes."""
+    match statement:
+        case ast.AnnAssign(ast.Name(name)):
+            return name in names
+    return False
 
 
 def _accessors(definition: Definition, class_: ClassType) -> Iterator[ast.stmt]:
@@ -492,10 +510,21 @@ def _function(
     finish_function(translation, graph)
     variables = translation.variables
     types = {name: shown_type(program, type_) for name, type_ in variables.types.items()}
-    declare(translation.statements, types, variables.mixed, {each.arg for each in arguments})
+    own = {each.arg for each in arguments}
+    attributes = _attributes_of(program, function, name)
+    declare(translation.statements, types, variables.mixed, own, attributes)
     definition.variables |= translation.variables.used
     returns = shown_type(program, function.schema.return_type)
     return syntax.function(name, arguments, defaults, translation.statements, returns)
+
+
+def _attributes_of(program: Program, function: Function, name: str) -> dict[str, ast.expr]:
+    """Return the annotations of the attributes that ``__init__`` of an object makes."""
+    owner = function.schema.arguments[0].type if function.schema.arguments else ANY
+    if name != "__init__" or not isinstance(owner, ClassType):
+        return {}
+    slots = members_of(owner).slots
+    return {slots[key]: shown_type(program, one.type) for key, one in owner.attributes.items()}
 
 
 def _documented(made: ast.FunctionDef | ast.ClassDef, *facts: str | None) -> ast.stmt:

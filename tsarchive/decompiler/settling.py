@@ -4,6 +4,8 @@ An attribute that no code sets has one value, wherever it is read. TorchScript r
 likes: ``for layer in self.layers`` reads all layers before it calls the first, and a trace reads
 what it never uses. Such reads are written anew, each right before the one operation that uses it.
 
+So are lists and tuples that one operation uses.
+
 Nor does it mean anything whether a list that was just made is copied, if nothing else has it; of
 which type None is; or whether an exception has no class, which is raised as a RuntimeError.
 """
@@ -12,6 +14,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Container, Iterable, Iterator
+from itertools import chain
 from typing import Final
 
 from tsarchive.analyses.encoding import Plain
@@ -20,6 +23,7 @@ from tsarchive.formats.contents import Body, Operation, Outline, Routine
 
 _READ: Final = "prim::GetAttr"
 _SET: Final = "prim::SetAttr"
+_DISPLAYS: Final = frozenset({"prim::ListConstruct", "prim::TupleConstruct"})
 _RAISE: Final = "prim::RaiseException"
 _NONE: Final[Plain] = ["NoneType", None]
 _RUNTIME_ERROR: Final[Plain] = ["str", "builtins.RuntimeError"]
@@ -69,6 +73,12 @@ def _uses(body: Body) -> Iterator[Plain]:
     yield from body.results
 
 
+def _own_uses(body: Body) -> Iterator[int]:
+    """Yield what is used by a body itself, and not by those in it."""
+    uses = chain(*(operation.inputs for operation in body.operations), body.results)
+    return (use for use in uses if isinstance(use, int))
+
+
 class _Settling:
     """Writes one function anew: the values before by number, as numbers after or as reads."""
 
@@ -77,10 +87,12 @@ class _Settling:
         self._values: list[int | Operation] = []
         self._count = 0
         self._used = Counter(use for use in _uses(body) if isinstance(use, int))
+        self._here: frozenset[int] = frozenset()
         self._made: set[int] = set()
 
     def body(self, body: Body) -> Body:
         self._define(len(body.params))
+        outer, self._here = self._here, frozenset(_own_uses(body))
         written: list[Operation] = []
         for operation in body.operations:
             if self._is_free(operation):
@@ -90,9 +102,13 @@ class _Settling:
             else:
                 self._operation(operation, written)
         results = [self._use(use, written) for use in body.results]
+        self._here = outer
         return Body(body.params, written, results)
 
     def _is_free(self, operation: Operation) -> bool:
+        if operation.operator in _DISPLAYS:
+            number = len(self._values)
+            return self._used[number] == 1 and number in self._here
         return operation.operator == _READ and operation.attributes["name"] not in self._assigned
 
     def _is_copy(self, operation: Operation) -> bool:
