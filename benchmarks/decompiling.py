@@ -155,10 +155,12 @@ def examine(name: str, directory: Path) -> Row:
     except tsarchive.ArchiveError as error:
         return {"refused": f"{type(error).__name__}: {str(error).splitlines()[0]}"[:300]}
     assert report.check is not None
+    own = frozenset(report.definitions.values())
     methods = [
         {
             "name": method.name, "outcome": method.outcome, "reason": method.reason,
             "before": method.before, "after": method.after,
+            "library": own.isdisjoint([method.name, method.name.rpartition(".")[0]]),
         }
         for method in report.check.methods
     ]  # fmt: skip

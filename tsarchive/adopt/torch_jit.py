@@ -784,6 +784,17 @@ def scripted(module: torch.nn.Module, definitions: Mapping[Any, str], number: in
     return torch.jit.script(module)
 
 
+def compiled_methods(module: torch.nn.Module, scripted: Any) -> set[tuple[type, str]]:
+    """Return the methods of the classes of modules that were compiled when one was scripted."""
+    classes = {path: type(each) for path, each in module.named_modules()}
+    return {
+        (classes[path], name)
+        for path, each in scripted.named_modules()
+        if path in classes
+        for name in each._c._method_names()
+    }
+
+
 def compile_always(method: Any) -> None:
     """Let a method be compiled with its module, although nothing calls it."""
     torch.jit.export(method)

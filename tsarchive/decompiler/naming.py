@@ -93,7 +93,7 @@ OF_CONTAINERS = frozenset({"__len__", "__contains__"})
 """Methods that torch's containers of modules have themselves."""
 
 _GETTER = re.compile("__(.+)_getter")
-_ACCESSOR = re.compile("__.+_(getter|setter)")
+ACCESSOR = re.compile("__.+_(getter|setter)")
 STATE_METHODS = {"__getstate__": "archive_getstate", "__setstate__": "archive_setstate"}
 """Methods of archives that Python calls for reasons of its own, and their names in packages."""
 
@@ -148,7 +148,7 @@ class Members:
 
     def accessors(self) -> Iterator[str]:
         """Yield the methods that the archive has for getting and setting properties."""
-        return filter(_ACCESSOR.fullmatch, self.class_.methods)
+        return filter(ACCESSOR.fullmatch, self.class_.methods)
 
     def kind(self, name: str) -> SlotKind:
         return slot_kind(self.class_, self.class_.attributes[name])

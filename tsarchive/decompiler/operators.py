@@ -323,6 +323,26 @@ class Operators:
                     return inner
         return None
 
+    def _tensor_of_number(self, node: Node, arguments: Sequence[ast.expr]) -> ast.expr | None:
+        """Call torch.tensor, which refuses a number that a dtype does not hold."""
+        assert node.schema is not None
+        number = node.input.constant
+        dtype = node.inputs[1].constant
+        is_held = isinstance(number, float | int) and 0 <= number <= _MOST_HELD
+        if not (dtype is None or is_held or str(DTYPES.get(dtype)) in _FLOATING):
+            return None
+        keywords: dict[str, ast.expr] = {}
+        rows = zip(node.schema.arguments, node.inputs, arguments, strict=True)
+        for argument, value, shown in list(rows)[1:]:
+            if not is_default(argument.default, value):
+                told: ast.expr | None = shown
+                if argument.name == "dtype":
+                    told = self._enum_argument("ScalarType", value, shown)
+                if told is None:
+                    return None
+                keywords[argument.name] = told
+        return syntax.call(syntax.form("torch.tensor"), arguments[:1], keywords)
+
     def _tensor_of_list(self, node: Node, arguments: Sequence[ast.expr]) -> ast.expr | None:
         """Call torch.tensor, which gives the same for ints, and for floats in default precision.
 
@@ -349,6 +369,9 @@ class Operators:
         return syntax.form(f"{form})", *arguments)
 
 
+_MOST_HELD = 127
+"""The largest number that all dtypes hold, if only as a whole number."""
+_FLOATING = frozenset({"torch.float32", "torch.float64"})
 _NUMBER_TENSORS: dict[Type, str] = {
     INT: "torch.tensor(_0)", BOOL: "torch.tensor(_0)",
     FLOAT: "torch.tensor(_0, dtype=torch.float64)",
@@ -523,6 +546,8 @@ _SPECIAL: dict[str, Callable[[Operators, Node, Sequence[ast.expr]], ast.expr | N
     "aten::len.str": Operators._length,
     "aten::split.str": Operators._split,
     "aten::tensor": Operators._tensor_of_list,
+    **dict.fromkeys((f"aten::tensor.{k}" for k in ("int", "float", "bool")),
+                    Operators._tensor_of_number),
     "aten::as_tensor.list": Operators._tensor_of_list,
 }
 

@@ -465,14 +465,18 @@ def _declares(statement: ast.stmt, names: Container[str]) -> bool:
 
 
 def _accessors(definition: Definition, class_: ClassType) -> Iterator[ast.stmt]:
-    """Yield getters and setters that are no property by their names in the archive, which Python
-    mangles in classes."""
+    """Yield getters and setters by their names in the archive, which Python mangles in classes."""
     members = members_of(class_)
     for name in members.accessors():
-        if name not in members.getters and name not in members.setters:
-            found = syntax.attribute(syntax.name(definition.name), members.methods[name])
-            given = syntax.name(definition.name), syntax.literal(name), found
-            yield syntax.statement("setattr(_0, _1, _2)", *given)
+        own = syntax.name(definition.name)
+        found = syntax.attribute(own, members.methods[name])
+        if name in members.getters or name in members.setters:
+            # Type checkers do not know the parts of a property.
+            shown = syntax.literal(members.methods[name])
+            found = syntax.form("vars(_0)[_1]", own, shown)
+            found = syntax.attribute(found, "fget" if name in members.getters else "fset")
+        given = syntax.name(definition.name), syntax.literal(name), found
+        yield syntax.statement("setattr(_0, _1, _2)", *given)
 
 
 def _methods(class_: ClassType, members: Members) -> Iterator[Function]:
@@ -498,7 +502,7 @@ def _function(
         value = graph.params[index]
         shown = translation.variables.parameter(value, argument.name)
         translation.hold(shown, value)
-        is_self = isinstance(argument.type, ClassType) and index == 0
+        is_self = index == 0 and _is_method(function, argument.type)
         type_ = None if is_self else shown_type(program, argument.type)
         arguments.append(ast.arg(shown, type_))
         if argument.has_default:
@@ -516,6 +520,14 @@ def _function(
     definition.variables |= translation.variables.used
     returns = shown_type(program, function.schema.return_type)
     return syntax.function(name, arguments, defaults, translation.statements, returns)
+
+
+def _is_method(function: Function, first: Type) -> bool:
+    """Return whether a function is of the class that its first argument is of."""
+    if not isinstance(first, ClassType):
+        return False
+    own = (*first.methods.values(), *first.hooks())
+    return any(function.original is other.original for other in own)
 
 
 def _attributes_of(program: Program, function: Function, name: str) -> dict[str, ast.expr]:

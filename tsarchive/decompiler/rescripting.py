@@ -25,7 +25,7 @@ import torch
 from tsarchive.adopt import torch_jit
 from tsarchive.saving import save
 
-from .naming import STATE_METHODS
+from .naming import ACCESSOR, STATE_METHODS
 
 WHOLE: Final = ""
 """The name, among those that could not be scripted, of the model as a whole."""
@@ -52,12 +52,14 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class _Source:
-    """A function of the package by its name in the archive, and the lines where it stands."""
+    """A function of the package by its name in the archive, the lines where it stands, and the class
+    that it is a method of."""
 
     name: str
     function: FunctionType
     file: str
     lines: range
+    owner: type | None = None
 
     def is_at(self, file: str, line: int) -> bool:
         return self.file == file and line in self.lines
@@ -82,9 +84,20 @@ class _Rescripting:
         hooks = [*_hooks_of(model)]
         for class_ in {type(module) for module in model.modules()}:
             _name_as_archive(class_)
-        for source in self._functions:
-            if source.name in self._request.methods and source.function not in hooks:
+        found = self._compiled(model)
+        if found is None:
+            return None
+        # Methods that are compiled together do not know the defaults of each other.
+        compiled = torch_jit.compiled_methods(model, found)
+        wanted = [source for source in self._functions if source.name in self._request.methods]
+        for source in wanted:
+            is_compiled = (source.owner, source.name.rpartition(".")[2]) in compiled
+            if not is_compiled and source.function not in hooks:
                 torch_jit.compile_always(source.function)
+        return self._compiled(model)
+
+    def _compiled(self, model: torch.nn.Module) -> Any:
+        """Return a model with all methods that compile, None where torch.jit refuses all of it."""
         while WHOLE not in self.failures:
             self._attempts += 1
             try:
@@ -118,8 +131,9 @@ class _Rescripting:
             self._definitions[found] = f"{folder}.{found.__name__}" if is_function else name
             if isinstance(found, FunctionType):
                 yield _source(name, found)
+            _drop_accessors(found)
             for key, function in _methods(found):
-                yield _source(f"{name}.{_NAMES.get(key, key)}", function)
+                yield _source(f"{name}.{_NAMES.get(key, key)}", function, found)
 
     def _exclude(self, error: Exception) -> bool:
         """Give the function where an error is a body that compiles; return whether there is one.
@@ -174,6 +188,14 @@ def _methods(found: Any) -> Iterator[tuple[str, FunctionType]]:
                 yield key, function
 
 
+def _drop_accessors(found: Any) -> None:
+    """Take getters and setters of properties out of a class, which torch.jit makes by itself."""
+    for name, value in list(vars(found).items()) if isinstance(found, type) else ():
+        shown = getattr(vars(found).get(getattr(value, "__name__", "")), "fget", None)
+        if ACCESSOR.fullmatch(name) and shown is not None:
+            delattr(found, name)
+
+
 def _name_as_archive(class_: type) -> None:
     """Give the methods of a class for states of modules the names that they have in archives."""
     for name, shown in STATE_METHODS.items():
@@ -216,9 +238,9 @@ def _not_compiled(name: str, file: Path) -> Any:
     return found[name]
 
 
-def _source(name: str, function: FunctionType) -> _Source:
+def _source(name: str, function: FunctionType, owner: type | None = None) -> _Source:
     lines, first = inspect.getsourcelines(function)
-    return _Source(name, function, function.__code__.co_filename, range(first, first + len(lines)))
+    return _Source(name, function, function.__code__.co_filename, range(first, first + len(lines)), owner)
 
 
 def _without_body(function: FunctionType, file: Path) -> bool:

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from typing import NamedTuple
 
 from tsarchive.ir.classes import ClassType
-from tsarchive.ir.graph import RETURN, Block, Node, Value
+from tsarchive.ir.graph import RETURN, Block, Node, Value, must_be_none
 from tsarchive.ir.subtyping import is_subtype
 from tsarchive.ir.types import (
     INT,
@@ -241,10 +241,13 @@ def is_vague(value: Value) -> bool:
 
 
 def _tells_type(user: Node, offset: int) -> bool:
+    """Return whether an empty list, or one in which None stands, needs no type for a user."""
     if user.schema is None or offset >= len(user.schema.arguments):
         return user.kind == RETURN
-    wanted = user.schema.arguments[offset].type
-    return isinstance(wanted, ListType) and not isinstance(wanted.element, VarType)
+    wanted, given = user.schema.arguments[offset].type, user.inputs[offset].node.inputs
+    if not isinstance(wanted, ListType) or isinstance(wanted.element, VarType):
+        return False
+    return not given or user.kind == "aten::index" or any(map(must_be_none, given))
 
 
 def is_movable(assigned: Container[tuple[Type, str]], node: Node) -> bool:
