@@ -784,6 +784,13 @@ def scripted(module: torch.nn.Module, definitions: Mapping[Any, str], number: in
     return torch.jit.script(module)
 
 
+SPECIAL_FORMS: Mapping[str, Any] = {
+    "Future": torch.jit._fork,
+    "Awaitable": torch.jit._awaitable,
+}
+"""What torch.jit has in the place of classes for calls that run later, by the names of these."""
+
+
 def compiled_methods(module: torch.nn.Module, scripted: Any) -> set[tuple[type, str]]:
     """Return the methods of the classes of modules that were compiled when one was scripted."""
     classes = {path: type(each) for path, each in module.named_modules()}

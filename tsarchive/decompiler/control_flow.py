@@ -515,6 +515,11 @@ def _closure(translation: Translation, node: Node) -> None:
     subgraph: Block = node.attributes["subgraph"]
     kind = node.kind.rpartition("::")[2]
     arguments = [translation.use(value) for value in node.inputs]
+    class_ = syntax.helper(f"futures::{_CLOSURES[node.kind]}")
+    called = _called(translation, subgraph, arguments)
+    if called is not None:
+        translation.finish(node, syntax.call(class_, called), ())
+        return
     name = translation.variables.new(f"{kind}_body")
     inner = Translation(translation.function, subgraph, translation.program)
     subgraph = inner.graph
@@ -525,8 +530,32 @@ def _closure(translation: Translation, node: Node) -> None:
     translation.variables.used |= inner.variables.used
     parameters = [ast.arg(shown) for shown in names]
     translation.emit(syntax.function(name, parameters, [], inner.statements, None))
-    class_ = syntax.helper(f"futures::{_CLOSURES[node.kind]}")
     translation.finish(node, syntax.call(class_, [syntax.name(name), *arguments]), ())
+
+
+def _called(
+    translation: Translation, body: Block, given: Sequence[ast.expr]
+) -> list[ast.expr] | None:
+    """Return what a body calls and its arguments, where it does nothing but one call.
+
+    ``given`` are the expressions of its parameters.
+    """
+    nodes = [node for node in body.nodes if not node.is_constant]
+    if len(nodes) != 1 or [*body.returns] != nodes[0].outputs:
+        return None
+    (call,) = nodes
+    known = dict(zip(body.params, given, strict=True))
+    if not all(value in known or value.node.is_constant for value in call.inputs):
+        return None
+    first, *rest = (known.get(v) or translation.constant(v) for v in call.inputs)
+    if call.kind == "prim::CallFunction":
+        return [first, *rest]
+    owner = call.input.type
+    if call.kind != "prim::CallMethod" or not isinstance(owner, ClassType) or owner.is_native:
+        return None
+    is_called = call.name == "forward" and owner.is_module and not any(owner.hooks())
+    method = members_of(owner).methods[call.name]
+    return [first if is_called else syntax.attribute(first, method), *rest]
 
 
 def finish_function(translation: Translation, block: Block) -> None:

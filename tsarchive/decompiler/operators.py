@@ -280,7 +280,10 @@ class Operators:
         return None
 
     def _not(self, node: Node, arguments: Sequence[ast.expr]) -> ast.expr | None:
-        return syntax.negated(arguments[0]) if isinstance(arguments[0], ast.Compare) else None
+        match arguments[0]:
+            case ast.Compare(_, [ast.Is() | ast.In() | ast.IsNot() | ast.NotIn()]) as compared:
+                return syntax.negated(compared)
+        return None
 
     def _popped(self, node: Node, arguments: Sequence[ast.expr]) -> ast.expr | None:
         return syntax.form("_0.pop()", arguments[0]) if node.inputs[1].constant == -1 else None
@@ -546,8 +549,9 @@ _SPECIAL: dict[str, Callable[[Operators, Node, Sequence[ast.expr]], ast.expr | N
     "aten::len.str": Operators._length,
     "aten::split.str": Operators._split,
     "aten::tensor": Operators._tensor_of_list,
-    **dict.fromkeys((f"aten::tensor.{k}" for k in ("int", "float", "bool")),
-                    Operators._tensor_of_number),
+    **dict.fromkeys(
+        (f"aten::tensor.{k}" for k in ("int", "float", "bool")), Operators._tensor_of_number
+    ),
     "aten::as_tensor.list": Operators._tensor_of_list,
 }
 

@@ -116,6 +116,10 @@ class _Rescripting:
         """Let functions be taken for operators, but one that stands for several of other names."""
         meant: dict[Any, set[str]] = {}
         for place, operator in self._request.operators.items():
+            form = torch_jit.SPECIAL_FORMS.get(operator.rpartition(":")[2])
+            if form is not None:
+                _replace(self._named(place), form, self._modules())
+                continue
             meant.setdefault(self._named(place), set()).add(operator.partition(".")[0])
         for function, operators in meant.items():
             if len(operators) == 1:
@@ -152,8 +156,7 @@ class _Rescripting:
 
         Of a signature that does not compile torch tells no caller, as it does of a body.
         """
-        prefix = f"{self._package.__name__}."
-        modules = [module for name, module in sys.modules.items() if name.startswith(prefix)]
+        modules = self._modules()
         for frame in _FRAME.finditer(str(error)):
             helper = _defined_at(frame["file"], int(frame["line"]), modules)
             if helper is not None:
@@ -162,6 +165,11 @@ class _Rescripting:
                 _replace(helper, _not_compiled(helper.__name__, file), modules)
                 return True
         return False
+
+    def _modules(self) -> list[ModuleType]:
+        """Return the modules of the package."""
+        prefix = f"{self._package.__name__}."
+        return [module for name, module in sys.modules.items() if name.startswith(prefix)]
 
     def _told(self, error: Exception) -> str:
         """Return the message of an error, that of a helper where this is hidden now."""
@@ -240,7 +248,9 @@ def _not_compiled(name: str, file: Path) -> Any:
 
 def _source(name: str, function: FunctionType, owner: type | None = None) -> _Source:
     lines, first = inspect.getsourcelines(function)
-    return _Source(name, function, function.__code__.co_filename, range(first, first + len(lines)), owner)
+    return _Source(
+        name, function, function.__code__.co_filename, range(first, first + len(lines)), owner
+    )
 
 
 def _without_body(function: FunctionType, file: Path) -> bool:
