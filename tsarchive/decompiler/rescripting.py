@@ -36,8 +36,12 @@ _FRAME: Final = re.compile(r'^\s*File "(?P<file>.+)", line (?P<line>\d+)', re.MU
 @dataclass(frozen=True, slots=True)
 class Request:
     """What to script: the folder of a ``package``, whose definitions ("module:name") have other
-    ``names`` in the archive. What is named in ``operators`` stands for these, and its own code is
-    not compiled. ``methods`` are compiled although nothing may call them. What is scripted goes to the file ``archive``, and what could not be to ``failures``."""
+    ``names`` in the archive.
+
+    What ``operators`` names stands for these, and its own code is not compiled. ``methods`` are
+    compiled although nothing may call them. What is scripted goes to the file ``archive``, and
+    what could not be to ``failures``.
+    """
 
     package: str
     names: Mapping[str, str]
@@ -52,8 +56,8 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class _Source:
-    """A function of the package by its name in the archive, the lines where it stands, and the class
-    that it is a method of."""
+    """A function of the package by its name in the archive, the lines where it stands, and the
+    class that it is a method of."""
 
     name: str
     function: FunctionType
