@@ -10,7 +10,8 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Container, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -33,9 +34,10 @@ from tsarchive.run.passes.liveness import Effects
 from .copied_natives import runtime_module
 from .formatting import formatted
 from .layout import written
+from .naming import identifier
 from .preparing import prune
 from .rescripting import WHOLE, Request
-from .settling import bodies_of, names_set, settled
+from .settling import bodies_of, names_read, names_set, settled
 from .syntax import HELPERS
 
 _SCRIPT: Final = """
@@ -189,13 +191,17 @@ def _compared(
     pairs = [*_routines(before, after, known_as)]
     bodies = chain.from_iterable(bodies_of(side.contents.outline) for side in (before, after))
     assigned = {*names_set(bodies), *names_set(pair.before.body for pair in pairs)}
+    renamed = _renamed(
+        {*names_read(pair.before.body for pair in pairs)},
+        {*names_read(bodies_of(after.contents.outline))},
+    )
     for where, name, own, other in pairs:
         if name in failures:
             yield MethodCheck(name, where, "not scripted", reason=failures[name])
         elif other is None:
             reason = "nothing that is scripted leads to it"
             yield MethodCheck(name, where, "not scripted", reason=reason)
-        elif changes := _changes(where, own, other, assigned):
+        elif changes := _changes(where, own, other, assigned, renamed):
             first = changes[0]
             shown = _first_lines(first.before, first.after)
             yield MethodCheck(name, where, "differs", *shown)
@@ -203,11 +209,26 @@ def _compared(
             yield MethodCheck(name, where, "equal")
 
 
+def _renamed(before: Set[str], after: Set[str]) -> dict[str, str]:
+    """Return the attributes of the archive that the package has to call otherwise."""
+    found = {name: identifier(name, private=False) for name in before - after}
+    counts = Counter(found.values())
+    return {
+        name: other
+        for name, other in found.items()
+        if other in after - before and counts[other] == 1
+    }
+
+
 def _changes(
-    where: str, own: Routine, other: Routine, assigned: Container[str]
+    where: str,
+    own: Routine,
+    other: Routine,
+    assigned: Container[str],
+    renamed: Mapping[str, str],
 ) -> Sequence[Change]:
     named = _called_alike(own, other)
-    return routine_changes(where, settled(own, assigned), settled(named, assigned))
+    return routine_changes(where, settled(own, assigned, renamed), settled(named, assigned))
 
 
 def _called_alike(own: Routine, other: Routine) -> Routine:

@@ -13,8 +13,9 @@ which type None is; or whether an exception has no class, which is raised as a R
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Container, Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator, Mapping
 from itertools import chain
+from types import MappingProxyType
 from typing import Final
 
 from tsarchive.analyses.encoding import Plain
@@ -51,6 +52,15 @@ def names_set(bodies: Iterable[Body]) -> Iterator[str]:
             yield from names_set(operation.bodies)
 
 
+def names_read(bodies: Iterable[Body]) -> Iterator[str]:
+    """Yield the names of the attributes that code reads or sets, of whatever class."""
+    for body in bodies:
+        for operation in body.operations:
+            if operation.operator in (_READ, _SET):
+                yield str(operation.attributes["name"])
+            yield from names_read(operation.bodies)
+
+
 def bodies_of(outline: Outline) -> Iterator[Body]:
     """Yield the bodies of all functions and methods."""
     definitions = [module.definition for module in outline.modules.values()]
@@ -58,12 +68,18 @@ def bodies_of(outline: Outline) -> Iterator[Body]:
         yield from (routine.body for routine in definition.routines.values())
 
 
-def settled(routine: Routine, assigned: Container[str]) -> Routine:
+def settled(
+    routine: Routine,
+    assigned: Container[str],
+    renamed: Mapping[str, str] = MappingProxyType({}),
+) -> Routine:
     """Return a function whose reads of attributes stand where they are used.
 
-    Names that are ``assigned`` are left where they stand.
+    Names that are ``assigned`` are left where they stand. Those that are ``renamed`` get other
+    names.
     """
-    return routine._replace(body=_Settling(assigned, routine.body).body(routine.body))
+    settling = _Settling(assigned, renamed, routine.body)
+    return routine._replace(body=settling.body(routine.body))
 
 
 def _uses(body: Body) -> Iterator[Plain]:
@@ -83,8 +99,9 @@ def _own_uses(body: Body) -> Iterator[int]:
 class _Settling:
     """Writes one function anew: the values before by number, as numbers after or as reads."""
 
-    def __init__(self, assigned: Container[str], body: Body) -> None:
+    def __init__(self, assigned: Container[str], renamed: Mapping[str, str], body: Body) -> None:
         self._assigned = assigned
+        self._renamed = renamed
         self._values: list[int | Operation] = []
         self._count = 0
         self._used = Counter(use for use in _uses(body) if isinstance(use, int))
@@ -95,7 +112,7 @@ class _Settling:
         self._define(len(body.params))
         outer, self._here = self._here, frozenset(_own_uses(body))
         written: list[Operation] = []
-        for operation in body.operations:
+        for operation in map(self._rename, body.operations):
             if self._is_free(operation):
                 self._values.append(operation)
             elif self._is_copy(operation):
@@ -105,6 +122,13 @@ class _Settling:
         results = [self._use(use, written) for use in body.results]
         self._here = outer
         return Body(body.params, written, results)
+
+    def _rename(self, operation: Operation) -> Operation:
+        name = operation.attributes.get("name")
+        if operation.operator not in (_READ, _SET) or name not in self._renamed:
+            return operation
+        attributes = {**operation.attributes, "name": self._renamed[str(name)]}
+        return operation._replace(attributes=attributes)
 
     def _is_free(self, operation: Operation) -> bool:
         if operation.operator in _DISPLAYS:
