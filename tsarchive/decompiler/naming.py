@@ -157,8 +157,11 @@ class Members:
         """Return whether a slot is an attribute of Python, not an entry of a table only."""
         return self.kind(name) is SlotKind.PLAIN or self.slots[name] == name
 
-    def reach(self, base: ast.expr, name: str) -> ast.expr:
-        """Return the expression for the slot ``name`` of the object ``base``."""
+    def reach(self, base: ast.expr, name: str, *, is_read: bool = False) -> ast.expr:
+        """Return the expression for the slot ``name`` of the object ``base``.
+
+        One that is only read needs not be assignable.
+        """
         kind = self.kind(name)
         container = container_base(self.class_)
         if kind is SlotKind.MODULE and container is not None:
@@ -166,6 +169,8 @@ class Members:
             return syntax.subscript(base, syntax.literal(key))
         if self.is_direct(name):
             return syntax.attribute(base, self.slots[name])
+        if is_read and (not name.isidentifier() or keyword.iskeyword(name)):  # no class has such
+            return syntax.form("getattr(_0, _1)", base, syntax.literal(name))
         return syntax.subscript(syntax.attribute(base, kind.value), syntax.literal(name))
 
 

@@ -402,7 +402,7 @@ def body_of(program: Program, key: Type | Function, definition: Definition) -> l
     """Return the statements that define a class, an enum, a named tuple or a function."""
     match key:
         case Function():
-            made = _function(program, key, definition.name, definition)
+            made = _function(program, key, definition.name, definition, is_method=False)
             return [_documented(made, definition.origin, program.comments.origin(key))]
         case ClassType(is_native=False):
             return _class_body(program, key, definition)
@@ -432,7 +432,7 @@ def _class_body(program: Program, class_: ClassType, definition: Definition) -> 
         if is_container and function.name in OF_CONTAINERS:
             continue
         name = members.methods[function.name]
-        made = _function(program, function, name, definition)
+        made = _function(program, function, name, definition, is_method=True)
         if function.name in members.getters:
             made.decorator_list = [syntax.builtin("property")]
         elif function.name in members.setters:
@@ -491,7 +491,12 @@ def _methods(class_: ClassType, members: Members) -> Iterator[Function]:
 
 
 def _function(
-    program: Program, function: Function, name: str, definition: Definition
+    program: Program,
+    function: Function,
+    name: str,
+    definition: Definition,
+    *,
+    is_method: bool,
 ) -> ast.FunctionDef:
     program.comments.start(function)
     translation = Translation(function, function.graph, program)
@@ -502,7 +507,7 @@ def _function(
         value = graph.params[index]
         shown = translation.variables.parameter(value, argument.name)
         translation.hold(shown, value)
-        is_self = index == 0 and _is_method(function, argument.type)
+        is_self = index == 0 and is_method and isinstance(argument.type, ClassType)
         type_ = None if is_self else shown_type(program, argument.type)
         arguments.append(ast.arg(shown, type_))
         if argument.has_default:
@@ -520,14 +525,6 @@ def _function(
     definition.variables |= translation.variables.used
     returns = shown_type(program, function.schema.return_type)
     return syntax.function(name, arguments, defaults, translation.statements, returns)
-
-
-def _is_method(function: Function, first: Type) -> bool:
-    """Return whether a function is of the class that its first argument is of."""
-    if not isinstance(first, ClassType):
-        return False
-    own = (*first.methods.values(), *first.hooks())
-    return any(function.original is other.original for other in own)
 
 
 def _attributes_of(program: Program, function: Function, name: str) -> dict[str, ast.expr]:

@@ -6,8 +6,9 @@ what it never uses. Such reads are written anew, each right before the one opera
 
 So are lists and tuples that one operation uses, and values that are never read.
 
-Nor does it mean anything whether a list that was just made is copied, if nothing else has it; of
-which type None is; or whether an exception has no class, which is raised as a RuntimeError.
+Nor does it mean anything whether a list that was just made is copied, if nothing else has it; which
+type is known of a value, or None has; or whether an exception has no class, which is raised as a
+RuntimeError.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from collections import Counter
 from collections.abc import Container, Iterable, Iterator, Mapping
 from itertools import chain
 from types import MappingProxyType
-from typing import Final
+from typing import Final, NamedTuple
 
 from tsarchive.analyses.encoding import Plain
 from tsarchive.diffing.routines import typed
@@ -24,6 +25,7 @@ from tsarchive.formats.contents import Body, Operation, Outline, Routine
 
 _READ: Final = "prim::GetAttr"
 _SET: Final = "prim::SetAttr"
+_CASTS: Final = frozenset({"prim::unchecked_cast", "prim::unchecked_unwrap_optional"})
 _NOTHING: Final = "prim::Uninitialized"
 _DISPLAYS: Final = frozenset({"prim::ListConstruct", "prim::TupleConstruct"})
 _RAISE: Final = "prim::RaiseException"
@@ -96,13 +98,19 @@ def _own_uses(body: Body) -> Iterator[int]:
     return (use for use in uses if isinstance(use, int))
 
 
+class _Constant(NamedTuple):
+    """A constant that a value was cast from."""
+
+    content: Plain
+
+
 class _Settling:
     """Writes one function anew: the values before by number, as numbers after or as reads."""
 
     def __init__(self, assigned: Container[str], renamed: Mapping[str, str], body: Body) -> None:
         self._assigned = assigned
         self._renamed = renamed
-        self._values: list[int | Operation] = []
+        self._values: list[int | Operation | _Constant] = []
         self._count = 0
         self._used = Counter(use for use in _uses(body) if isinstance(use, int))
         self._here: frozenset[int] = frozenset()
@@ -115,7 +123,7 @@ class _Settling:
         for operation in map(self._rename, body.operations):
             if self._is_free(operation):
                 self._values.append(operation)
-            elif self._is_copy(operation):
+            elif self._is_copy(operation) or operation.operator in _CASTS:
                 self._values.append(self._copied(operation))
             else:
                 self._operation(operation, written)
@@ -142,10 +150,9 @@ class _Settling:
         """Return whether an operation copies a list that nothing else uses."""
         return operation.operator == _COPY and operation.inputs[0] in self._made
 
-    def _copied(self, copy: Operation) -> int | Operation:
+    def _copied(self, copy: Operation) -> int | Operation | _Constant:
         (source,) = copy.inputs
-        assert isinstance(source, int)
-        return self._values[source]
+        return self._values[source] if isinstance(source, int) else _Constant(source)
 
     def _define(self, count: int) -> None:
         self._values += range(self._count, self._count + count)
@@ -166,6 +173,8 @@ class _Settling:
         if not isinstance(use, int):
             return _NONE if typed(use)[1] is None else use
         found = self._values[use]
+        if isinstance(found, _Constant):
+            return self._use(found.content, written)
         if not isinstance(found, Operation):
             return found
         read = found._replace(inputs=[self._use(each, written) for each in found.inputs])

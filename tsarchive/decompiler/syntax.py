@@ -100,6 +100,13 @@ def augmented(statement: ast.stmt) -> ast.AugAssign | None:
     return None
 
 
+def extended(values: ast.expr, others: ast.expr) -> ast.stmt | None:
+    """Return ``values += others`` for a list in a variable; None for others."""
+    if isinstance(values, ast.Name) and reference_of(values) is None:
+        return ast.AugAssign(ast.Name(values.id, ast.Store()), ast.Add(), others)
+    return None
+
+
 def store(place: ast.expr, value: ast.expr) -> ast.Assign:
     """Return ``place = value`` for an attribute or a subscript."""
     place.ctx = ast.Store()  # type: ignore[attr-defined]

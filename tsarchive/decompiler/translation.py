@@ -199,7 +199,8 @@ class Translation:
         else:
             arguments = self.operands(node)
         if node.operator in READABLE_STATEMENTS:
-            made = syntax.statement(form, *arguments)
+            made = syntax.extended(*arguments) if node.operator == "aten::add_.t" else None
+            made = made or syntax.statement(form, *arguments)
             self.emit(syntax.augmented(made) or made, node)
             for output in node.outputs:  # the first operand
                 if self.is_live(output):
@@ -425,7 +426,7 @@ class Translation:
         owner = node.input.type
         if not isinstance(owner, ClassType):
             raise self.unsupported("reads an attribute of no class")
-        return members_of(owner).reach(arguments[0], node.name)
+        return members_of(owner).reach(arguments[0], node.name, is_read=True)
 
     def _call_method(self, node: Node, arguments: Sequence[ast.expr]) -> ast.expr:
         receiver, *rest = arguments
