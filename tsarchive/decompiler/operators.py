@@ -617,7 +617,12 @@ def _may_take(
     pairs += [(by_name[name], value) for name, value in keywords.items()]
     given = {argument.name for argument, _ in pairs}
     is_whole = all(a.has_default or a.name in given for a in schema.arguments)
-    return is_whole and all(_may_be_taken(value.type, argument.type) for argument, value in pairs)
+    return is_whole and all(_may_be_passed(value.type, argument) for argument, value in pairs)
+
+
+def _may_be_passed(given: Type, argument: Argument) -> bool:
+    is_repeated = argument.repeat is not None and _kind(given) == "number"
+    return is_repeated or _may_be_taken(given, argument.type)
 
 
 def _may_be_taken(given: Type, wanted: Type) -> bool:
@@ -632,17 +637,21 @@ def _may_be_taken(given: Type, wanted: Type) -> bool:
     kinds = [_kind(type_) for type_ in (given, wanted)]
     if "" in kinds or kinds[0] != kinds[1]:
         return "" in kinds
-    return not isinstance(wanted, ListType) or _may_be_taken(given.parts()[0], wanted.element)
+    if isinstance(given, ListType) and isinstance(wanted, ListType):
+        return _may_be_taken(given.element, wanted.element)
+    return True
 
 
 def _kind(type_: Type) -> str:
     """Return what tells values of a type from those of others; "" where anything may be."""
     if type_ in (TENSOR, INT, FLOAT, BOOL, NUMBER, COMPLEX):
         return "number"
-    if type_ in (STRING, DEVICE, NONE):
-        return annotation(type_)
-    if isinstance(type_, ListType | DictType | TupleType):
-        return type(type_).__name__
+    if type_ in (STRING, DEVICE):  # which text may name
+        return "text"
+    if isinstance(type_, ListType | TupleType):
+        return "list"
+    if isinstance(type_, DictType):
+        return "dict"
     return annotation(type_) if isinstance(type_, ClassType) else ""
 
 
