@@ -505,7 +505,7 @@ def _exception(program: Program, qualified_name: str) -> ast.expr:
     if module in ("builtins", "") and isinstance(found, type) and issubclass(found, Exception):
         return syntax.builtin(name)
     shown = identifier(name, private=False)
-    program.exceptions.setdefault(shown)
+    program.exceptions.setdefault(shown, qualified_name)
     return syntax.imported(EXCEPTIONS, shown)
 
 

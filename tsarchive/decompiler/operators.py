@@ -327,7 +327,7 @@ class Operators:
         return None
 
     def _tensor_of_number(self, node: Node, arguments: Sequence[ast.expr]) -> ast.expr | None:
-        """Call torch.tensor, which refuses a number that a dtype does not hold."""
+        """Call the function of torch, which refuses a number that a dtype does not hold."""
         assert node.schema is not None
         number = node.input.constant
         dtype = node.inputs[1].constant
@@ -344,7 +344,8 @@ class Operators:
                 if told is None:
                     return None
                 keywords[argument.name] = told
-        return syntax.call(syntax.form("torch.tensor"), arguments[:1], keywords)
+        function = syntax.form(f"torch.{node.schema.name.partition('::')[2]}")
+        return syntax.call(function, arguments[:1], keywords)
 
     def _tensor_of_list(self, node: Node, arguments: Sequence[ast.expr]) -> ast.expr | None:
         """Call torch.tensor, which gives the same for ints, and for floats in default precision.
@@ -550,7 +551,8 @@ _SPECIAL: dict[str, Callable[[Operators, Node, Sequence[ast.expr]], ast.expr | N
     "aten::split.str": Operators._split,
     "aten::tensor": Operators._tensor_of_list,
     **dict.fromkeys(
-        (f"aten::tensor.{k}" for k in ("int", "float", "bool")), Operators._tensor_of_number
+        (f"aten::{name}.{t}" for name in ("tensor", "as_tensor") for t in ("int", "float", "bool")),
+        Operators._tensor_of_number,
     ),
     "aten::as_tensor.list": Operators._tensor_of_list,
 }

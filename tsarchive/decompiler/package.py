@@ -220,11 +220,13 @@ class _Package:
     @property
     def definitions(self) -> dict[str, str]:
         """The qualified names in the archive of what the package defines as "module:name"."""
-        return {
+        found = {
             f"{'.'.join(module.path)}:{definition.name}": definition.qualified_name
             for module in self.program.modules.values()
             for definition in module.definitions
         }
+        exceptions = self.program.exceptions.items()
+        return found | {f"{EXCEPTIONS}:{name}": qualified for name, qualified in exceptions}
 
     def _constants(self) -> list[Module]:
         """Return the module of the constants, each of which is one object for all code."""

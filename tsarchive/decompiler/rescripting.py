@@ -133,6 +133,9 @@ class _Rescripting:
         """Note the definitions of the package, and yield their functions."""
         for place, name in self._request.names.items():
             found = self._named(place)
+            if isinstance(found, type) and issubclass(found, Exception):
+                found.__module__ = name.rpartition(".")[0]  # which torch.jit names it by
+                continue
             # torch asserts that functions have the names that their text has.
             folder = name.rpartition(".")[0]
             is_function = isinstance(found, FunctionType)
