@@ -427,7 +427,8 @@ def _leave(translation: Translation, node: Node) -> None:
 def _leave_function(translation: Translation, node: Node) -> None:
     (shown,) = translation.operands(node)
     translation.flush()
-    translation.statements.append(_return(translation, shown))
+    if not ends(translation.statements):
+        translation.statements.append(_return(translation, shown))
 
 
 def _with(translation: Translation, nodes: Sequence[Node]) -> None:

@@ -358,14 +358,12 @@ class Operators:
         if leaf not in _KEEPING:
             return None
         form = "torch.tensor(_0"
-        made = node.input.node
-        has_items = made.kind == "prim::ListConstruct" and bool(made.inputs)
         if not must_be_none(values["dtype"]):
             dtype = _ENUM_MEMBERS["ScalarType"].get(values["dtype"].constant)
             if str(dtype) not in _KEEPING[leaf]:
                 return None
             form += f", dtype={dtype}"
-        elif leaf != FLOAT and not (has_items and made.inputs[0].type in (INT, BOOL)):
+        elif leaf != FLOAT and not _has_items(node.input):
             form += f", dtype={_KEEPING[leaf][0]}"
         for name in ("device", "requires_grad"):
             if name in values and not is_default(_DEFAULTS[name], values[name]):
@@ -397,6 +395,14 @@ _DEFAULTS: Mapping[str, Any] = {"device": None, "requires_grad": False}
 _TEXT = (ast.JoinedStr, ast.Constant)
 _SHOWN_ALIKE: frozenset[Type] = frozenset({INT, BOOL, STRING, NONE})
 """Types whose values Python shows as TorchScript does."""
+
+
+def _has_items(value: Value) -> bool:
+    """Return whether a list is built of numbers, or of lists of which the first one is."""
+    made = value.node
+    if made.kind != "prim::ListConstruct" or not made.inputs:
+        return False
+    return made.input.type in (INT, BOOL) or _has_items(made.input)
 
 
 def _note_comparison(node: Node, made: ast.expr) -> None:
