@@ -4,7 +4,7 @@ An attribute that no code sets has one value, wherever it is read. TorchScript r
 likes: ``for layer in self.layers`` reads all layers before it calls the first, and a trace reads
 what it never uses. Such reads are written anew, each right before the one operation that uses it.
 
-So are lists and tuples that one operation uses, and values that are never read.
+So are items of tuples, lists and tuples that one operation uses, and values that are never read.
 
 Nor does it mean anything whether a list that was just made is copied, if nothing else has it; which
 type is known of a value, or None has; or whether an exception has no class, which is raised as a
@@ -26,7 +26,7 @@ from tsarchive.formats.contents import Body, Operation, Outline, Routine
 _READ: Final = "prim::GetAttr"
 _SET: Final = "prim::SetAttr"
 _CASTS: Final = frozenset({"prim::unchecked_cast", "prim::unchecked_unwrap_optional"})
-_NOTHING: Final = "prim::Uninitialized"
+_FREE: Final = frozenset({"prim::Uninitialized", "prim::TupleIndex"})
 _DISPLAYS: Final = frozenset({"prim::ListConstruct", "prim::TupleConstruct"})
 _RAISE: Final = "prim::RaiseException"
 _NONE: Final[Plain] = ["NoneType", None]
@@ -142,7 +142,7 @@ class _Settling:
         if operation.operator in _DISPLAYS:
             number = len(self._values)
             return self._used[number] == 1 and number in self._here
-        if operation.operator == _NOTHING:
+        if operation.operator in _FREE:
             return True
         return operation.operator == _READ and operation.attributes["name"] not in self._assigned
 
