@@ -93,7 +93,8 @@ class _Rescripting:
             return None
         # Methods that are compiled together do not know the defaults of each other.
         compiled = torch_jit.compiled_methods(model, found)
-        wanted = [source for source in self._functions if source.name in self._request.methods]
+        asked = {*self._request.methods} - self.failures.keys()
+        wanted = [source for source in self._functions if source.name in asked]
         for source in wanted:
             is_compiled = (source.owner, source.name.rpartition(".")[2]) in compiled
             if not is_compiled and source.function not in hooks:
