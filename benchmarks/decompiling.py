@@ -139,7 +139,7 @@ def archive_of(name: str, folder: Path) -> Path:
 
     case = next(case for case in all_cases() if case.name == name.removeprefix(CASE))
     path = folder / f"{case.name}.pt"
-    torch.jit.save(case.build(), path)  # type: ignore[no-untyped-call]
+    torch.jit.save(case.build(), str(path))  # type: ignore[no-untyped-call]
     return path
 
 
@@ -155,10 +155,12 @@ def examine(name: str, directory: Path) -> Row:
     except tsarchive.ArchiveError as error:
         return {"refused": f"{type(error).__name__}: {str(error).splitlines()[0]}"[:300]}
     assert report.check is not None
+    own = frozenset(report.definitions.values())
     methods = [
         {
             "name": method.name, "outcome": method.outcome, "reason": method.reason,
             "before": method.before, "after": method.after,
+            "library": own.isdisjoint([method.name, method.name.rpartition(".")[0]]),
         }
         for method in report.check.methods
     ]  # fmt: skip
@@ -213,15 +215,12 @@ def lint(folder: Path, rows: Iterable[Row]) -> None:
 
 def table(rows: dict[str, Row]) -> str:
     tried = {name: row for name, row in rows.items() if "methods" in row}
-    methods = [method for row in tried.values() for method in row["methods"]]
-    outcomes = Counter(method["outcome"] for method in methods)
-    whole = sum(all(m["outcome"] == "equal" for m in row["methods"]) for row in tried.values())
     ratios = [ratio for row in tried.values() for ratio in row["similarity"].values()]
     lines = ["| decompiled code | |", "|---|---|"]
-    lines.append(f"| archives whose code all comes back | {share(whole, len(tried))} |")
-    lines.append(f"| methods whose code comes back | {share(outcomes['equal'], len(methods))} |")
-    lines.append(f"| methods that differ | {outcomes['differs']:,} |")
-    lines.append(f"| methods that are not scripted | {outcomes['not scripted']:,} |")
+    for kind in ("scripted", "traced"):
+        lines += _counts(
+            kind, [row for row in tried.values() if row["traced"] == (kind == "traced")]
+        )
     if ratios:
         shown = f"median {median(ratios):.2f} of {len(ratios):,}"
         lines.append(f"| similarity with the original | {shown} |")
@@ -233,6 +232,19 @@ def table(rows: dict[str, Row]) -> str:
             lines.append(f"| errors of {tool} | {sum(counts):,} |")
     lines.append(f"\nNot tried: {len(rows) - len(tried)}\n\n{measured()}")
     return "\n".join(lines)
+
+
+def _counts(kind: str, rows: list[Row]) -> Iterator[str]:
+    """Yield what is counted of archives that were scripted, or of those that were traced."""
+    methods = [method for row in rows for method in row["methods"]]
+    outcomes = Counter(method["outcome"] for method in methods)
+    others = sum(m["library"] for m in methods if m["outcome"] != "equal")
+    whole = sum(all(m["outcome"] == "equal" for m in row["methods"]) for row in rows)
+    yield f"| {kind}: archives whose code all comes back | {share(whole, len(rows))} |"
+    yield f"| {kind}: methods whose code comes back | {share(outcomes['equal'], len(methods))} |"
+    yield f"| {kind}: methods that differ | {outcomes['differs']:,} |"
+    yield f"| {kind}: methods that are not scripted | {outcomes['not scripted']:,} |"
+    yield f"| {kind}: of the last two, methods of classes from a library | {others:,} |"
 
 
 def share(part: int, whole: int) -> str:

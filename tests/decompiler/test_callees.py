@@ -12,7 +12,9 @@ import pytest
 import torch
 
 from tests.support.archives import TORCH
-from tsarchive.decompiler.operators import METHOD, callee
+from tsarchive.decompiler.operators import METHOD, callee, is_told_apart
+from tsarchive.ir.graph import Block
+from tsarchive.ir.types import INT, STRING, TENSOR, ListType
 from tsarchive.run.operators import find_native, operator_schemas
 
 STUBS = Path(torch.__file__).parent / "_C"
@@ -82,3 +84,21 @@ def test_arguments_stand_in_the_order_of_the_schema(stubs):
             misfits.append(schema.full_name)
     assert misfits == []
     assert checked > 1000
+
+
+@pytest.mark.parametrize(
+    ("operator", "given", "is_told"),
+    [
+        ("aten::add.Tensor", [TENSOR, TENSOR], True),
+        ("aten::add.Scalar", [TENSOR, INT], False),  # a number may be a tensor
+        ("aten::add.t", [ListType(INT), ListType(INT)], True),
+        ("aten::add.int", [INT, INT], False),
+        ("aten::einsum", [STRING, ListType(TENSOR)], True),
+    ],
+)
+def test_overloads_are_told_apart_by_what_cannot_be_another(operator, given, is_told):
+    name = operator.partition(".")[0]
+    schema = next(each for each in operator_schemas(name) if each.full_name == operator)
+    block = Block()
+    values = [block.add_param(type_) for type_ in given]
+    assert is_told_apart(schema, values, {}) == is_told

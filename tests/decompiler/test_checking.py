@@ -116,6 +116,116 @@ class Locals(nn.Module):
         return found, table, -1 if last is None else last
 
 
+class Table:
+    """An object that makes an empty dict of its own."""
+
+    def __init__(self, start: int) -> None:
+        self.counts: dict[str, int] = {}
+        self.start = start
+
+    def add(self, name: str) -> int:
+        self.counts[name] = self.counts.get(name, self.start) + 1
+        return self.counts[name]
+
+
+class Tables(nn.Module):
+    def forward(self, names: list[str]) -> dict[str, int]:
+        table = Table(2)
+        for name in names:
+            table.add(name)
+        return table.counts
+
+
+class Helpers(nn.Module):
+    """Operators that are functions of the package: text in bytes, sums, fits of 64 bits."""
+
+    def forward(self, text: str, values: list[int]) -> tuple[int, int, list[str]]:
+        total = sum(values) * len(text)
+        while total < 1000 and total > 0:
+            total = total * 3 + 1
+        return total, total % len(values), text.upper().split()
+
+
+class Chain(nn.Module):
+    """Branches that leave, the last one too."""
+
+    def forward(self, n: int) -> str:
+        if n == 1:
+            return "one"
+        elif n == 2:
+            return "two"
+        else:
+            raise ValueError(f"neither: {n}")
+
+
+class Defaults(nn.Module):
+    """Methods that call each other without arguments that have defaults."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.scaled(x) + self.scaled(x, by=3)
+
+    def scaled(self, x: torch.Tensor, by: int = 2) -> torch.Tensor:
+        return x * by
+
+    @torch.jit.export
+    def twice(self, x: torch.Tensor) -> torch.Tensor:
+        return self.forward(self.scaled(x))
+
+
+class Layers(nn.Module):
+    """A loop over modules, whose reads TorchScript puts before the first call."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList([nn.Linear(2, 2), nn.Tanh(), nn.Linear(2, 2)])
+        self.sizes = [1, 2]
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, list[int]]:
+        for layer in self.layers:
+            x = layer(x)
+        shape = x.size()
+        return x, shape + self.sizes
+
+
+class Overloads(nn.Module):
+    """Operators that Python reaches under their full names."""
+
+    def forward(self, x: torch.Tensor, out: torch.Tensor) -> torch.Tensor:
+        values, at, counts = torch._unique2(x, return_inverse=True, return_counts=True)
+        stored = torch.index_put(x, [torch.tensor([0])], values[:1])
+        return stored + at.sum() + counts.sum() + torch.tensor(2)
+
+
+class Room(nn.Module):
+    """A property, and a state."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.limit = 3
+        self.training = False
+
+    @property
+    def room(self) -> int:
+        return self.limit - 1
+
+    @torch.jit.export
+    def __getstate__(self) -> tuple[int, bool]:
+        return self.limit, self.training
+
+    @torch.jit.export
+    def __setstate__(self, state: tuple[int, bool]) -> None:
+        self.limit, self.training = state
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x * self.room
+
+
+class Forked(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        later = torch.jit.fork(scaled, x, 2.0)
+        return x + torch.jit.wait(later)
+
+
 class Net(nn.Module):
     def __init__(self) -> None:
         super().__init__()
@@ -127,7 +237,10 @@ class Net(nn.Module):
         return self.body(x)
 
 
-MODULES: list[Callable[[], nn.Module]] = [Attributes, Holder, Calls, Locals, Net]
+MODULES: list[Callable[[], nn.Module]] = [
+    Attributes, Chain, Calls, Defaults, Forked, Helpers, Holder, Layers, Locals, Net, Overloads,
+    Room, Tables,
+]  # fmt: skip
 COMING_BACK = ["final_scalars", "if_elif_else", "named_tuple", "pre_hook", "union_of_two"]
 
 
@@ -147,6 +260,7 @@ def edited(file: Path, old: str, new: str) -> None:
     file.write_text(text.replace(old, new), encoding="utf-8")
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("make", MODULES)
 def test_the_code_of_modules_comes_back(make, tmp_path):
     archive = io.BytesIO(torch_saved(torch.jit.script(make())))
@@ -195,6 +309,47 @@ def test_a_method_that_differs_is_told_with_its_first_statement(calls):
     assert before != after
     assert "torch.add" in str(after)
     assert found == dict.fromkeys(("forward", "twice", "paired", "is_fast"), EQUAL)
+
+
+CHANGES = [
+    (Layers, "shape + self.sizes", "self.sizes + shape"),
+    (Layers, "x = self.layers[1](x)", "x = self.layers[0](x)"),
+    (Chain, "ValueError", "TypeError"),
+    (Chain, "n == 2", "n != 2"),
+    (Helpers, "total < 1000", "total <= 1000"),
+    (Room, "self.limit - 1", "self.limit"),
+    (Defaults, "by=3", "by=2"),
+]
+
+
+@pytest.mark.sample(3)
+@pytest.mark.parametrize(("make", "old", "new"), CHANGES)
+def test_another_meaning_is_another_code(make, old, new, tmp_path):
+    archive, report = decompiled(make(), tmp_path / "package")
+    (file,) = (tmp_path / "package").rglob("test_checking.py")
+    edited(file, old, new)
+    archive.seek(0)
+    check = checked(archive, report.directory, report.definitions, report.operators)
+    assert "differs" in outcomes(check).values()
+
+
+def test_where_attributes_are_read_does_not_count(tmp_path):
+    archive, report = decompiled(Layers(), tmp_path / "package")
+    (file,) = (tmp_path / "package").rglob("test_checking.py")
+    edited(file, "x = self.layers[0](x)", "last = self.layers[2]\n        x = self.layers[0](x)")
+    edited(file, "x = self.layers[2](x)", "x = last(x)")
+    archive.seek(0)
+    assert checked(archive, report.directory, report.definitions).same
+
+
+def test_helpers_that_were_changed_do_not_stand_for_operators(tmp_path):
+    archive, report = decompiled(Helpers(), tmp_path / "package")
+    assert report.operators
+    file = tmp_path / "package" / "_torchscript.py"
+    file.write_text(file.read_text(encoding="utf-8") + "\nCHANGED = True\n", encoding="utf-8")
+    archive.seek(0)
+    check = checked(archive, report.directory, report.definitions, report.operators)
+    assert "equal" not in outcomes(check).values()
 
 
 @pytest.mark.long("test_the_command_tells_what_differs")

@@ -784,9 +784,36 @@ def scripted(module: torch.nn.Module, definitions: Mapping[Any, str], number: in
     return torch.jit.script(module)
 
 
+SPECIAL_FORMS: Mapping[str, Any] = {
+    "Future": torch.jit._fork,
+    "Awaitable": torch.jit._awaitable,
+}
+"""What torch.jit has in the place of classes for calls that run later, by the names of these."""
+
+
+def compiled_methods(module: torch.nn.Module, scripted: Any) -> set[tuple[type, str]]:
+    """Return the methods of the classes of modules that were compiled when one was scripted."""
+    classes = {path: type(each) for path, each in module.named_modules()}
+    return {
+        (classes[path], name)
+        for path, each in scripted.named_modules()
+        if path in classes
+        for name in each._c._method_names()
+    }
+
+
 def compile_always(method: Any) -> None:
     """Let a method be compiled with its module, although nothing calls it."""
     torch.jit.export(method)
+
+
+def stands_for(function: Any, operator: str) -> None:
+    """Let calls of a function be compiled as calls of an operator, if torch has one of the name.
+
+    Which of its overloads is meant the arguments tell.
+    """
+    if torch._C._jit_get_schemas_for_operator(operator):
+        torch.jit._builtins._register_builtin(function, operator)
 
 
 def compile_when_called(method: Any) -> None:

@@ -75,10 +75,12 @@ _LEFT_OUT: Final = frozenset({"subgraph", "arguments", "is_forked"})
 class ProgramEncoding:
     """Plain data of the definitions that objects and code lead to.
 
-    ``constant`` gives the plain data of an entry of the table of constants.
+    ``constant`` gives the plain data of an entry of the table of constants. Each function is
+    encoded as ``simplify`` leaves it.
     """
 
     def __init__(self, constant: Callable[[Any], Plain]) -> None:
+        self.simplify: Callable[[Function], object] = lambda _: None
         self.names = CanonicalNames()
         self._constant = constant
         self._queue: list[NamedType] = []
@@ -151,6 +153,7 @@ class ProgramEncoding:
         ]
 
     def _function(self, function: Function) -> Plain:
+        self.simplify(function)
         graph = function.graph
         return [self._schema(function.schema), _Body(self, CarriedOrder(graph)).block(graph)]
 

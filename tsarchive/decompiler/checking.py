@@ -1,6 +1,7 @@
 """Whether a decompiled package, scripted again, has the code of its archive.
 
-Code is compared as graphs: names of variables, of classes and of files are no part of it.
+Code is compared as graphs: names of variables, of classes and of files are no part of it, nor is
+where an attribute is read that no code sets, or what has no effect and no result that is used.
 """
 
 from __future__ import annotations
@@ -9,10 +10,12 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Container, Iterator, Mapping, Sequence, Set
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from itertools import zip_longest
+from itertools import chain, zip_longest
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import MappingProxyType
@@ -21,11 +24,21 @@ from typing import Any, BinaryIO, Final, Literal
 from tsarchive.analyses.encoding import Plain
 from tsarchive.diffing.definitions import routine_changes
 from tsarchive.diffing.programs import ProgramComparison, RoutinePair
+from tsarchive.diffing.report import Change
 from tsarchive.errors import ArchiveError
 from tsarchive.fingerprinting import Readable, readable_contents, tensor_digest
 from tsarchive.formats.contents import Routine
+from tsarchive.formats.torchscript.contents import TorchScriptContents
+from tsarchive.run.passes.liveness import Effects
 
+from .copied_natives import runtime_module
+from .formatting import formatted
+from .layout import written
+from .naming import identifier
+from .preparing import prune
 from .rescripting import WHOLE, Request
+from .settling import bodies_of, names_read, names_set, settled
+from .syntax import HELPERS
 
 _SCRIPT: Final = """
 import json, sys
@@ -70,22 +83,25 @@ def checked(
     f: str | os.PathLike[str] | BinaryIO,
     directory: str | os.PathLike[str],
     definitions: Mapping[str, str],
+    operators: Mapping[str, str] = MappingProxyType({}),
     imports: Sequence[str] = (),
 ) -> CodeCheck:
     """Compare the code of the archive ``f`` with that of its package, scripted again.
 
     ``definitions`` are the classes and functions of the package in ``directory`` as the report of
-    :func:`tsarchive.decompile` has them. A process of its own runs the package; it imports
-    ``imports`` first.
+    :func:`tsarchive.decompile` has them, and ``operators`` the functions that stand for operators
+    of TorchScript. torch.jit takes the latter for these operators, unless somebody changed the file
+    that has them. A process of its own runs the package; it imports ``imports`` first.
 
     Raises ArchiveError where that process fails before it scripts anything, and what
     :func:`tsarchive.fingerprint` raises for the archive.
     """
-    with readable_contents(f, debug=True, whole=True) as before, TemporaryDirectory() as folder:
+    with _readable(f) as before, TemporaryDirectory() as folder:
         archive = _archive_in(folder)
         request = Request(
             package=os.path.abspath(directory),
             names=definitions,
+            operators=operators if _has_own_helpers(directory, operators) else {},
             methods=[pair.name for pair in _routines(before, before)],
             archive=archive,
             failures=os.path.join(folder, "failures.json"),
@@ -93,9 +109,29 @@ def checked(
         failures = _scripted(request, Path(folder), imports)
         if WHOLE in failures:
             return CodeCheck(tuple(_refused(before, failures)))
-        with readable_contents(archive, debug=True, whole=True) as after:
+        with _readable(archive) as after:
             names = _other_names(definitions)
             return CodeCheck(tuple(_compared(before, after, failures, names)))
+
+
+@contextmanager
+def _readable(f: str | os.PathLike[str] | BinaryIO) -> Iterator[Readable]:
+    """Open an archive whose code is without what does not run."""
+    effects = Effects()
+    with readable_contents(f, debug=True, whole=True) as found:
+        if isinstance(found.contents, TorchScriptContents):
+            found.contents.simplify(lambda function: prune(function.graph, effects))
+        yield found
+
+
+def _has_own_helpers(directory: str | os.PathLike[str], operators: Mapping[str, str]) -> bool:
+    """Return whether the functions that stand for operators are those that decompiling writes."""
+    name = f"{HELPERS}.py"
+    file = Path(directory, name)
+    if not operators or not file.is_file():
+        return False
+    own = formatted({name: written(runtime_module(operators.values()))})
+    return file.read_text(encoding="utf-8") == own[name]
 
 
 def _archive_in(folder: str) -> str:
@@ -152,18 +188,47 @@ def _refused(archive: Readable, failures: Mapping[str, str]) -> Iterator[MethodC
 def _compared(
     before: Readable, after: Readable, failures: Mapping[str, str], known_as: Mapping[str, str]
 ) -> Iterator[MethodCheck]:
-    for where, name, own, other in _routines(before, after, known_as):
+    pairs = [*_routines(before, after, known_as)]
+    bodies = chain.from_iterable(bodies_of(side.contents.outline) for side in (before, after))
+    assigned = {*names_set(bodies), *names_set(pair.before.body for pair in pairs)}
+    renamed = _renamed(
+        {*names_read(pair.before.body for pair in pairs)},
+        {*names_read(bodies_of(after.contents.outline))},
+    )
+    for where, name, own, other in pairs:
         if name in failures:
             yield MethodCheck(name, where, "not scripted", reason=failures[name])
         elif other is None:
             reason = "nothing that is scripted leads to it"
             yield MethodCheck(name, where, "not scripted", reason=reason)
-        elif changes := routine_changes(where, own, _called_alike(own, other)):
+        elif changes := _changes(where, own, other, assigned, renamed):
             first = changes[0]
             shown = _first_lines(first.before, first.after)
             yield MethodCheck(name, where, "differs", *shown)
         else:
             yield MethodCheck(name, where, "equal")
+
+
+def _renamed(before: Set[str], after: Set[str]) -> dict[str, str]:
+    """Return the attributes of the archive that the package has to call otherwise."""
+    found = {name: identifier(name, private=False) for name in before - after}
+    counts = Counter(found.values())
+    return {
+        name: other
+        for name, other in found.items()
+        if other in after - before and counts[other] == 1
+    }
+
+
+def _changes(
+    where: str,
+    own: Routine,
+    other: Routine,
+    assigned: Container[str],
+    renamed: Mapping[str, str],
+) -> Sequence[Change]:
+    named = _called_alike(own, other)
+    return routine_changes(where, settled(own, assigned, renamed), settled(named, assigned))
 
 
 def _called_alike(own: Routine, other: Routine) -> Routine:

@@ -25,6 +25,8 @@ from tsarchive.ir.types import BOOL, NONE
 from tsarchive.run.linkage import is_autocast
 
 from . import syntax
+from .declaring import blocks_of
+from .exits import HAS_ELSE
 from .flow import BREAK, CONTINUE, RETURN, is_endless, text_of
 from .layout import without_markers
 from .naming import identifier, members_of
@@ -132,7 +134,20 @@ def _emit_if(
         translation.statements.append(made)
     else:
         chain.orelse = [made]
+        setattr(made, HAS_ELSE, node.attributes.get(HAS_ELSE, False))
     translation.statements += behind
+
+
+def _close_chains(statements: list[ast.stmt]) -> None:
+    """Let what follows ``if ... elif ...`` be its ``else`` again, where it was."""
+    for place, statement in enumerate(statements):
+        for inner in blocks_of(statement):
+            _close_chains(inner)
+        last = _open_chain([statement])
+        if last is not None and getattr(last, HAS_ELSE, False):
+            last.orelse = statements[place + 1 :]
+            del statements[place + 1 :]
+            return
 
 
 def _merged(
@@ -419,7 +434,8 @@ def _leave(translation: Translation, node: Node) -> None:
 def _leave_function(translation: Translation, node: Node) -> None:
     (shown,) = translation.operands(node)
     translation.flush()
-    translation.statements.append(_return(translation, shown))
+    if not ends(translation.statements):
+        translation.statements.append(_return(translation, shown))
 
 
 def _with(translation: Translation, nodes: Sequence[Node]) -> None:
@@ -500,7 +516,7 @@ def _exception(program: Program, qualified_name: str) -> ast.expr:
     if module in ("builtins", "") and isinstance(found, type) and issubclass(found, Exception):
         return syntax.builtin(name)
     shown = identifier(name, private=False)
-    program.exceptions.setdefault(shown)
+    program.exceptions.setdefault(shown, qualified_name)
     return syntax.imported(EXCEPTIONS, shown)
 
 
@@ -510,6 +526,11 @@ def _closure(translation: Translation, node: Node) -> None:
     subgraph: Block = node.attributes["subgraph"]
     kind = node.kind.rpartition("::")[2]
     arguments = [translation.use(value) for value in node.inputs]
+    class_ = syntax.helper(f"futures::{_CLOSURES[node.kind]}")
+    called = _called(translation, subgraph, arguments)
+    if called is not None:
+        translation.finish(node, syntax.call(class_, called), ())
+        return
     name = translation.variables.new(f"{kind}_body")
     inner = Translation(translation.function, subgraph, translation.program)
     subgraph = inner.graph
@@ -520,12 +541,41 @@ def _closure(translation: Translation, node: Node) -> None:
     translation.variables.used |= inner.variables.used
     parameters = [ast.arg(shown) for shown in names]
     translation.emit(syntax.function(name, parameters, [], inner.statements, None))
-    class_ = syntax.helper(f"futures::{_CLOSURES[node.kind]}")
     translation.finish(node, syntax.call(class_, [syntax.name(name), *arguments]), ())
+
+
+def _called(
+    translation: Translation, body: Block, given: Sequence[ast.expr]
+) -> list[ast.expr] | None:
+    """Return what a body calls and its arguments, where it does nothing but one call.
+
+    ``given`` are the expressions of its parameters.
+    """
+    nodes = [node for node in body.nodes if not node.is_constant]
+    if len(nodes) != 1 or [*body.returns] != nodes[0].outputs:
+        return None
+    (call,) = nodes
+    known = dict(zip(body.params, given, strict=True))
+    if not all(value in known or value.node.is_constant for value in call.inputs):
+        return None
+    first, *rest = (known.get(v) or translation.constant(v) for v in call.inputs)
+    if call.kind == "prim::CallFunction":
+        return [first, *rest]
+    owner = call.input.type
+    if call.kind != "prim::CallMethod" or not isinstance(owner, ClassType) or owner.is_native:
+        return None
+    is_called = call.name == "forward" and owner.is_module and not any(owner.hooks())
+    method = members_of(owner).methods[call.name]
+    return [first if is_called else syntax.attribute(first, method), *rest]
 
 
 def finish_function(translation: Translation, block: Block) -> None:
     """Write the statements of a function's block and the return of its result."""
+    _finish(translation, block)
+    _close_chains(translation.statements)
+
+
+def _finish(translation: Translation, block: Block) -> None:
     translate_nodes(translation, block.nodes)
     (shown,) = translation.operands(block.return_node)
     translation.flush()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
+from types import MappingProxyType
 
 from .syntax import OBJECTS, reference_of
 
@@ -14,16 +15,18 @@ def declare(
     mixed: Container[str],
     known: Iterable[str],
     ignored: Callable[[str], ast.stmt],
+    attributes: Mapping[str, ast.expr] = MappingProxyType({}),
 ) -> None:
     """Annotate first assignments of empty containers, of None, and of what ``tolist`` gives.
 
     torch.jit takes ``[]`` for a list of tensors, and type checkers ask what it is. ``types`` has
-    the annotations of variables. Those that are ``mixed`` are annotated whatever they begin with,
-    unless another branch assigns None: both take that for a variable that may be None. Those that
-    are ``known`` are not: the parameters. ``ignored`` gives what stands before a line with an error
-    that mypy finds in it and that is none.
+    the annotations of variables, and ``attributes`` those of attributes of ``self``. Those that are
+    ``mixed`` are annotated whatever they begin with, unless another branch assigns None: both take
+    that for a variable that may be None. Those that are ``known`` are not: the parameters.
+    ``ignored`` gives what stands before a line with an error that mypy finds in it and that is
+    none.
     """
-    _Declaring(types, mixed, known, ignored).block(statements)
+    _Declaring(types, mixed, known, ignored, attributes).block(statements)
 
 
 class _Declaring:
@@ -35,11 +38,13 @@ class _Declaring:
         mixed: Container[str],
         known: Iterable[str],
         ignored: Callable[[str], ast.stmt],
+        attributes: Mapping[str, ast.expr],
     ) -> None:
         self._types = types
         self._mixed = mixed
         self._known = {*known}
         self._ignored = ignored
+        self._attributes = {**attributes}
 
     def block(self, statements: list[ast.stmt]) -> None:
         body, statements[:] = [*statements], []
@@ -51,22 +56,30 @@ class _Declaring:
                 statements.append(self._ignored("assignment"))
             statements.append(declared)
             self._known |= {name for part in _own_parts(statement) for name in _stored(part)}
-            for inner in _blocks(statement):
+            for inner in blocks_of(statement):
                 self.block(inner)
 
     def _declared(self, statement: ast.stmt) -> ast.stmt:
         match statement:
             case ast.Assign([ast.Name(name) as target], value):
-                is_open = name in self._mixed or _is_vague(value)
-                if is_open and name in self._types and name not in self._known:
-                    return ast.AnnAssign(target, self._types[name], value, 1)
+                type_ = self._types.get(name)
+                is_open = name in self._mixed or _is_vague(value, type_)
+                if is_open and type_ is not None and name not in self._known:
+                    return ast.AnnAssign(target, type_, value, 1)
+            case ast.Assign([ast.Attribute(ast.Name("self"), name) as target], value):
+                type_ = self._attributes.pop(name, None)
+                if type_ is not None and _is_vague(value, type_):
+                    return ast.AnnAssign(target, type_, value, 0)
         return statement
 
 
-def _is_vague(value: ast.expr) -> bool:
+def _is_vague(value: ast.expr, type_: ast.expr | None) -> bool:
+    """Return whether a value does not tell a type: items do not tell one that has alternatives."""
     match value:
         case ast.List([]) | ast.Dict([]) | ast.Constant(None):
             return True
+        case ast.List() | ast.Dict() if isinstance(type_, ast.Subscript):
+            return any(isinstance(part, ast.BitOr) for part in ast.walk(type_.slice))
         case ast.Call(ast.Attribute(_, "tolist")):
             return True
         case ast.Call(function):
@@ -107,7 +120,8 @@ def _is_none(value: ast.expr) -> bool:
     return isinstance(value, ast.Constant) and value.value is None
 
 
-def _blocks(statement: ast.stmt) -> Iterable[list[ast.stmt]]:
+def blocks_of(statement: ast.stmt) -> Iterable[list[ast.stmt]]:
+    """Yield the blocks of statements in a statement."""
     for field in ("body", "orelse", "finalbody"):
         yield getattr(statement, field, [])
     for handler in getattr(statement, "handlers", []):

@@ -17,6 +17,9 @@ from tsarchive.operators.effects import COMPUTING
 
 from .flow import BREAK, CONTINUE, EXITS, RETURN, constant, is_left, sweep, text_of, uninitialized
 
+HAS_ELSE: Final = "has_else"
+"""The attribute of an if that tells whether all that follows it was its other branch: where code
+stood behind the if, a flag decided that it did not run."""
 # Without text, a branch of fewer operations is part of an expression.
 _LARGE: Final = 6
 _STATEMENT: Final = ("if ", "if(", "elif ", "elif(")
@@ -64,6 +67,7 @@ def _thread_one(graph: Block) -> bool:
             continue
         found = _way_out(graph, owners, block)
         if found is not None:
+            owner.node.attributes[HAS_ELSE] = found.kind == RETURN and not found.decisions
             _leave(block, found)
             return True
     return False

@@ -93,8 +93,9 @@ OF_CONTAINERS = frozenset({"__len__", "__contains__"})
 """Methods that torch's containers of modules have themselves."""
 
 _GETTER = re.compile("__(.+)_getter")
-_ACCESSOR = re.compile("__.+_(getter|setter)")
-_STATE_METHODS = {"__getstate__": "archive_getstate", "__setstate__": "archive_setstate"}
+ACCESSOR = re.compile("__.+_(getter|setter)")
+STATE_METHODS = {"__getstate__": "archive_getstate", "__setstate__": "archive_setstate"}
+"""Methods of archives that Python calls for reasons of its own, and their names in packages."""
 
 
 def is_plain(name: str) -> bool:
@@ -122,7 +123,7 @@ class Members:
             self.slots[name] = self._fitting(name, taken, is_method=False)
 
     def _fitting(self, name: str, taken: set[str], *, is_method: bool) -> str:
-        found = _STATE_METHODS.get(name, name) if is_method else name
+        found = STATE_METHODS.get(name, name) if is_method else name
         is_special = is_dunder(found) and is_identifier(found)
         if is_method and is_special and not (found in self._inherited and self.class_.is_module):
             return found
@@ -147,7 +148,7 @@ class Members:
 
     def accessors(self) -> Iterator[str]:
         """Yield the methods that the archive has for getting and setting properties."""
-        return filter(_ACCESSOR.fullmatch, self.class_.methods)
+        return filter(ACCESSOR.fullmatch, self.class_.methods)
 
     def kind(self, name: str) -> SlotKind:
         return slot_kind(self.class_, self.class_.attributes[name])
@@ -157,7 +158,7 @@ class Members:
         return self.kind(name) is SlotKind.PLAIN or self.slots[name] == name
 
     def reach(self, base: ast.expr, name: str) -> ast.expr:
-        """Return the expression for the slot ``name`` of the object ``base``."""
+        """Return the expression that reads the slot ``name`` of the object ``base``."""
         kind = self.kind(name)
         container = container_base(self.class_)
         if kind is SlotKind.MODULE and container is not None:

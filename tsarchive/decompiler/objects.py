@@ -460,7 +460,7 @@ def _is_open(type_: Type) -> bool:
     """Return whether values of a type may not tell it: an empty list has no type of items, None
     none at all, and objects are of classes that torch.jit may not know yet."""
     if isinstance(type_, ClassType):
-        return not type_.is_module
+        return not type_.is_module and not type_.is_native
     if isinstance(type_, TupleType):
         return any(map(_is_open, type_.parts()))
     return isinstance(type_, ListType | DictType | OptionalType | UnionType) or type_ == ANY

@@ -18,11 +18,28 @@ import torch
 import torch.nn.functional
 
 from tsarchive.errors import UnknownOperatorError, UnsupportedError
-from tsarchive.ir.classes import Function
+from tsarchive.ir.classes import ClassType, Function
 from tsarchive.ir.constants import TableConstant
 from tsarchive.ir.graph import COMPUTED, MAX_TRIP_COUNT, Node, Value, must_be_none
 from tsarchive.ir.schema import Argument, FunctionSchema
-from tsarchive.ir.types import BOOL, FLOAT, INT, NONE, STRING, TENSOR, ListType, OptionalType, Type
+from tsarchive.ir.types import (
+    BOOL,
+    COMPLEX,
+    DEVICE,
+    FLOAT,
+    INT,
+    NONE,
+    NUMBER,
+    STRING,
+    TENSOR,
+    DictType,
+    ListType,
+    OptionalType,
+    TupleType,
+    Type,
+    UnionType,
+    annotation,
+)
 from tsarchive.ir.values import is_default, necessary_arguments
 from tsarchive.operators.effects import SCALAR_OVERLOADS
 from tsarchive.operators.libraries import what_registers
@@ -148,7 +165,11 @@ class Operators:
         count, outs = necessary_arguments(schema, node.inputs)
         total = len(arguments)
         needed = {i: arguments[i] for i in range(total) if i < count or i >= total - outs}
-        return syntax.call(by_overload(schema), *_by_schema(schema, needed))
+        positional, keywords = _by_schema(schema, needed)
+        given = [node.inputs[offset] for offset in needed]
+        named = dict(zip(keywords, given[len(positional) :], strict=True))
+        is_told = is_told_apart(schema, given[: len(positional)], named)
+        return syntax.call(by_overload(schema, is_told=is_told), positional, keywords)
 
     def _foreign(self, schema: FunctionSchema, arguments: Sequence[ast.expr]) -> ast.expr:
         """Return a call of an operator that is not registered here, which may be where it runs."""
@@ -272,7 +293,10 @@ class Operators:
         return None
 
     def _not(self, node: Node, arguments: Sequence[ast.expr]) -> ast.expr | None:
-        return syntax.negated(arguments[0]) if isinstance(arguments[0], ast.Compare) else None
+        match arguments[0]:
+            case ast.Compare(_, [ast.Is() | ast.In() | ast.IsNot() | ast.NotIn()]) as compared:
+                return syntax.negated(compared)
+        return None
 
     def _popped(self, node: Node, arguments: Sequence[ast.expr]) -> ast.expr | None:
         return syntax.form("_0.pop()", arguments[0]) if node.inputs[1].constant == -1 else None
@@ -315,6 +339,27 @@ class Operators:
                     return inner
         return None
 
+    def _tensor_of_number(self, node: Node, arguments: Sequence[ast.expr]) -> ast.expr | None:
+        """Call the function of torch, which refuses a number that a dtype does not hold."""
+        assert node.schema is not None
+        number = node.input.constant
+        dtype = node.inputs[1].constant
+        is_held = isinstance(number, float | int) and 0 <= number <= _MOST_HELD
+        if not (dtype is None or is_held or str(DTYPES.get(dtype)) in _FLOATING):
+            return None
+        keywords: dict[str, ast.expr] = {}
+        rows = zip(node.schema.arguments, node.inputs, arguments, strict=True)
+        for argument, value, shown in list(rows)[1:]:
+            if not is_default(argument.default, value):
+                told: ast.expr | None = shown
+                if argument.name == "dtype":
+                    told = self._enum_argument("ScalarType", value, shown)
+                if told is None:
+                    return None
+                keywords[argument.name] = told
+        function = syntax.form(f"torch.{node.schema.name.partition('::')[2]}")
+        return syntax.call(function, arguments[:1], keywords)
+
     def _tensor_of_list(self, node: Node, arguments: Sequence[ast.expr]) -> ast.expr | None:
         """Call torch.tensor, which gives the same for ints, and for floats in default precision.
 
@@ -326,14 +371,12 @@ class Operators:
         if leaf not in _KEEPING:
             return None
         form = "torch.tensor(_0"
-        made = node.input.node
-        has_items = made.kind == "prim::ListConstruct" and bool(made.inputs)
         if not must_be_none(values["dtype"]):
             dtype = _ENUM_MEMBERS["ScalarType"].get(values["dtype"].constant)
             if str(dtype) not in _KEEPING[leaf]:
                 return None
             form += f", dtype={dtype}"
-        elif leaf != FLOAT and not (has_items and made.inputs[0].type in (INT, BOOL)):
+        elif leaf != FLOAT and not _has_items(node.input):
             form += f", dtype={_KEEPING[leaf][0]}"
         for name in ("device", "requires_grad"):
             if name in values and not is_default(_DEFAULTS[name], values[name]):
@@ -341,6 +384,9 @@ class Operators:
         return syntax.form(f"{form})", *arguments)
 
 
+_MOST_HELD = 127
+"""The largest number that all dtypes hold, if only as a whole number."""
+_FLOATING = frozenset({"torch.float32", "torch.float64"})
 _NUMBER_TENSORS: dict[Type, str] = {
     INT: "torch.tensor(_0)", BOOL: "torch.tensor(_0)",
     FLOAT: "torch.tensor(_0, dtype=torch.float64)",
@@ -362,6 +408,14 @@ _DEFAULTS: Mapping[str, Any] = {"device": None, "requires_grad": False}
 _TEXT = (ast.JoinedStr, ast.Constant)
 _SHOWN_ALIKE: frozenset[Type] = frozenset({INT, BOOL, STRING, NONE})
 """Types whose values Python shows as TorchScript does."""
+
+
+def _has_items(value: Value) -> bool:
+    """Return whether a list is built of numbers, or of lists of which the first one is."""
+    made = value.node
+    if made.kind != "prim::ListConstruct" or not made.inputs:
+        return False
+    return made.input.type in (INT, BOOL) or _has_items(made.input)
 
 
 def _note_comparison(node: Node, made: ast.expr) -> None:
@@ -573,6 +627,10 @@ _SPECIAL: dict[str, Callable[[Operators, Node, Sequence[ast.expr]], ast.expr | N
     "aten::len.str": Operators._length,
     "aten::split.str": Operators._split,
     "aten::tensor": Operators._tensor_of_list,
+    **dict.fromkeys(
+        (f"aten::{name}.{t}" for name in ("tensor", "as_tensor") for t in ("int", "float", "bool")),
+        Operators._tensor_of_number,
+    ),
     "aten::as_tensor.list": Operators._tensor_of_list,
 }
 
@@ -628,11 +686,80 @@ def callee(
     return METHOD if is_method else None
 
 
-def by_overload(schema: FunctionSchema) -> ast.expr:
-    """Return ``torch.ops.aten.relu.default``, which also takes numbers in the place of dtypes."""
+def is_told_apart(
+    schema: FunctionSchema, positional: Sequence[Value], keywords: Mapping[str, Value]
+) -> bool:
+    """Return whether an operator called with these values is this one, whatever its overloads.
+
+    torch takes the first of them that the values fit.
+    """
+    for other in operator_schemas(schema.name):
+        if other.full_name == schema.full_name:
+            return True
+        if _may_take(other, positional, keywords):
+            return False
+    return False
+
+
+def _may_take(
+    schema: FunctionSchema, positional: Sequence[Value], keywords: Mapping[str, Value]
+) -> bool:
+    """Return whether torch might take an operator for one that is called with these values."""
+    by_position = [argument for argument in schema.arguments if not argument.kwarg_only]
+    by_name = {argument.name: argument for argument in schema.arguments}
+    if len(positional) > len(by_position) or not by_name.keys() >= keywords.keys():
+        return False
+    pairs = [*zip(by_position, positional, strict=False)]
+    pairs += [(by_name[name], value) for name, value in keywords.items()]
+    given = {argument.name for argument, _ in pairs}
+    is_whole = all(a.has_default or a.name in given for a in schema.arguments)
+    return is_whole and all(_may_be_passed(value.type, argument) for argument, value in pairs)
+
+
+def _may_be_passed(given: Type, argument: Argument) -> bool:
+    is_repeated = argument.repeat is not None and _kind(given) == "number"
+    return is_repeated or _may_be_taken(given, argument.type)
+
+
+def _may_be_taken(given: Type, wanted: Type) -> bool:
+    """Return whether a value of a type may be an argument of another.
+
+    Tensors and numbers are converted to each other, and all else has to be what is wanted.
+    """
+    if isinstance(wanted, OptionalType):
+        return given == NONE or any(_may_be_taken(given, part) for part in wanted.parts())
+    if isinstance(given, OptionalType | UnionType):
+        return True
+    kinds = [_kind(type_) for type_ in (given, wanted)]
+    if "" in kinds or kinds[0] != kinds[1]:
+        return "" in kinds
+    if isinstance(given, ListType) and isinstance(wanted, ListType):
+        return _may_be_taken(given.element, wanted.element)
+    return True
+
+
+def _kind(type_: Type) -> str:
+    """Return what tells values of a type from those of others; "" where anything may be."""
+    if type_ in (TENSOR, INT, FLOAT, BOOL, NUMBER, COMPLEX):
+        return "number"
+    if type_ in (STRING, DEVICE):  # which text may name
+        return "text"
+    if isinstance(type_, ListType | TupleType):
+        return "list"
+    if isinstance(type_, DictType):
+        return "dict"
+    return annotation(type_) if isinstance(type_, ClassType) else ""
+
+
+def by_overload(schema: FunctionSchema, *, is_told: bool = False) -> ast.expr:
+    """Return ``torch.ops.aten.relu.default``, which also takes numbers in the place of dtypes.
+
+    Where the arguments have told the overload, it is left out.
+    """
     namespace, _, name = schema.name.partition("::")
     found = syntax.form("torch")
-    for part in ("ops", namespace, name, schema.overload or "default"):
+    overload = [] if is_told else [schema.overload or "default"]
+    for part in ("ops", namespace, name, *overload):
         # Inside of a class Python would take `__interpolate` for a private name.
         is_private = part.startswith("__") and not part.endswith("__")
         if part.isidentifier() and not keyword.iskeyword(part) and not is_private:

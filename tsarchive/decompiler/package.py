@@ -8,7 +8,7 @@ import io
 import keyword
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
@@ -82,8 +82,9 @@ class DecompileReport:
     them: they raise RuntimeError when they are reached. ``libraries`` gives, by the names of
     operators and classes that were not registered here, what registers them: the package looks for
     them where it runs. ``definitions`` leads from classes and functions of the package
-    ("module:name") to their qualified names in the archive. ``check`` is set where one was asked
-    for.
+    ("module:name") to their qualified names in the archive, and ``operators`` from functions that
+    the package brings along to the operators that they stand for. ``check`` is set where one was
+    asked for.
     """
 
     directory: str
@@ -92,6 +93,7 @@ class DecompileReport:
     untranslated: tuple[str, ...] = ()
     libraries: Mapping[str, str] = dataclasses.field(default_factory=dict)
     definitions: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    operators: Mapping[str, str] = dataclasses.field(default_factory=dict)
     check: CodeCheck | None = None
 
 
@@ -157,7 +159,7 @@ def decompile(
     written_files = tuple(_write(target, *file) for file in sorted(files.items()))
     report = DecompileReport(
         str(directory), package.root_name, written_files, untranslated,
-        package.program.libraries, package.definitions,
+        package.program.libraries, package.definitions, package.operators,
     )  # fmt: skip
     if not check:
         return report
@@ -166,7 +168,8 @@ def decompile(
 
     if not isinstance(f, str | os.PathLike):
         f.seek(0)
-    return dataclasses.replace(report, check=checked(f, directory, report.definitions, imports))
+    check_ = checked(f, directory, report.definitions, report.operators, imports)
+    return dataclasses.replace(report, check=check_)
 
 
 class _Package:
@@ -180,6 +183,7 @@ class _Package:
         self._comments = Comments(full_paths=full_paths)
         self.program = Program(LibraryModules(root), self._comments, body_of)
         self._tensors = TensorFile()
+        self.operators: dict[str, str] = {}
         self._instances = Instances(self.program, root, self._tensors)
         self._root = self.program.reference(root.tsarchive_class)
         self._library_root = self.program.modules_of_libraries.name_of(root.tsarchive_class)
@@ -217,11 +221,13 @@ class _Package:
     @property
     def definitions(self) -> dict[str, str]:
         """The qualified names in the archive of what the package defines as "module:name"."""
-        return {
+        found = {
             f"{'.'.join(module.path)}:{definition.name}": definition.qualified_name
             for module in self.program.modules.values()
             for definition in module.definitions
         }
+        exceptions = self.program.exceptions.items()
+        return found | {f"{EXCEPTIONS}:{name}": qualified for name, qualified in exceptions}
 
     def _constants(self) -> list[Module]:
         """Return the module of the constants, each of which is one object for all code."""
@@ -289,9 +295,10 @@ class _Package:
             bases: list[ast.expr] = [syntax.name("RuntimeError")]
             classes = [syntax.class_(name, bases, []) for name in self.program.exceptions]
             texts[f"{EXCEPTIONS}.py"] = written([*classes])
-        keys = [reference.name for reference in used if reference.home == HELPERS]
+        keys = sorted(reference.name for reference in used if reference.home == HELPERS)
         if keys:
             texts[f"{HELPERS}.py"] = written(runtime_module(keys))
+        self.operators = {f"{HELPERS}:{syntax.helper_name(key)}": key for key in keys}
         return texts
 
 
@@ -398,7 +405,7 @@ def body_of(program: Program, key: Type | Function, definition: Definition) -> l
     """Return the statements that define a class, an enum, a named tuple or a function."""
     match key:
         case Function():
-            made = _function(program, key, definition.name, definition)
+            made = _function(program, key, definition.name, definition, is_method=False)
             return [_documented(made, definition.origin, program.comments.origin(key))]
         case ClassType(is_native=False):
             return _class_body(program, key, definition)
@@ -428,13 +435,15 @@ def _class_body(program: Program, class_: ClassType, definition: Definition) -> 
         if is_container and function.name in OF_CONTAINERS:
             continue
         name = members.methods[function.name]
-        made = _function(program, function, name, definition)
+        made = _function(program, function, name, definition, is_method=True)
         if function.name in members.getters:
             made.decorator_list = [syntax.builtin("property")]
         elif function.name in members.setters:
             made.decorator_list = [syntax.attribute(syntax.name(name), "setter")]
         elif name in _COMPARISONS and not class_.is_module:
             body.append(program.comments.ignored("override"))
+        told = {name for name in map(_declared_attribute, ast.walk(made)) if name}
+        body = [one for one in body if not _declares(one, told)]
         body.append(_documented(made, program.comments.origin(function)))
     if "__eq__" in class_.methods and class_.is_module:
         body.append(syntax.assign(["__hash__"], syntax.form("object.__hash__")))
@@ -446,6 +455,22 @@ def _class_body(program: Program, class_: ClassType, definition: Definition) -> 
 
 _COMPARISONS = frozenset({"__eq__", "__ne__"})
 """Methods that take any object, where torch.jit wants the class of the other one."""
+
+
+def _declared_attribute(node: ast.AST) -> str:
+    """Return the name of an attribute of ``self`` that a statement annotates; "" for others."""
+    match node:
+        case ast.AnnAssign(ast.Attribute(ast.Name("self"), name)):
+            return name
+    return ""
+
+
+def _declares(statement: ast.stmt, names: Container[str]) -> bool:
+    """Return whether a statement of a class annotates one of these attributes."""
+    match statement:
+        case ast.AnnAssign(ast.Name(name)):
+            return name in names
+    return False
 
 
 def _accessors(definition: Definition, class_: ClassType) -> Iterator[ast.stmt]:
@@ -475,14 +500,24 @@ def _methods(class_: ClassType, members: Members) -> Iterator[Function]:
 
 
 def _function(
-    program: Program, function: Function, name: str, definition: Definition
+    program: Program,
+    function: Function,
+    name: str,
+    definition: Definition,
+    *,
+    is_method: bool,
 ) -> ast.FunctionDef:
     with program.comments.of(function):
-        return _translated(program, function, name, definition)
+        return _translated(program, function, name, definition, is_method=is_method)
 
 
 def _translated(
-    program: Program, function: Function, name: str, definition: Definition
+    program: Program,
+    function: Function,
+    name: str,
+    definition: Definition,
+    *,
+    is_method: bool,
 ) -> ast.FunctionDef:
     translation = Translation(function, function.graph, program)
     graph = translation.graph
@@ -492,7 +527,7 @@ def _translated(
         value = graph.params[index]
         shown = translation.variables.parameter(value, argument.name)
         translation.hold(shown, value)
-        is_self = isinstance(argument.type, ClassType) and index == 0
+        is_self = index == 0 and is_method and isinstance(argument.type, ClassType)
         type_ = None if is_self else shown_type(program, argument.type)
         arguments.append(ast.arg(shown, type_))
         if argument.has_default:
@@ -504,11 +539,22 @@ def _translated(
     finish_function(translation, graph)
     variables = translation.variables
     types = {name: shown_type(program, type_) for name, type_ in variables.types.items()}
-    known = {each.arg for each in arguments}
-    declare(translation.statements, types, variables.mixed, known, program.comments.ignored)
+    own = {each.arg for each in arguments}
+    attributes = _attributes_of(program, function, name)
+    ignored = program.comments.ignored
+    declare(translation.statements, types, variables.mixed, own, ignored, attributes)
     definition.variables |= translation.variables.used
     returns = shown_type(program, function.schema.return_type)
     return syntax.function(name, arguments, defaults, translation.statements, returns)
+
+
+def _attributes_of(program: Program, function: Function, name: str) -> dict[str, ast.expr]:
+    """Return the annotations of the attributes that ``__init__`` of an object makes."""
+    owner = function.schema.arguments[0].type if function.schema.arguments else ANY
+    if name != "__init__" or not isinstance(owner, ClassType):
+        return {}
+    slots = members_of(owner).slots
+    return {slots[key]: shown_type(program, one.type) for key, one in owner.attributes.items()}
 
 
 def _documented(made: ast.FunctionDef | ast.ClassDef, *facts: str | None) -> ast.stmt:

@@ -10,7 +10,7 @@ from tsarchive.ir.graph import Block, Node, Value, carried_values, drop_carried
 from tsarchive.ir.rewriting import blocks_in, copy_of, remove, replace
 from tsarchive.ir.types import INT
 from tsarchive.run.passes.alias_analysis import Aliases
-from tsarchive.run.passes.liveness import Liveness, known_result
+from tsarchive.run.passes.liveness import Effects, Liveness, known_result
 from tsarchive.run.passes.peephole import NumberOf
 
 from .exits import recover_exits
@@ -50,6 +50,11 @@ def prepared(graph: Block, program: Program, number_of: NumberOf) -> Prepared:
     recover_iterables(copy, aliases, program.container_writes)
     _recover_stores(copy)
     return Prepared(copy, unchanged)
+
+
+def prune(graph: Block, effects: Effects) -> None:
+    """Take out of a graph what does not run, and results that nothing uses."""
+    _prune(graph, Liveness(graph, effects))
 
 
 def _prune(block: Block, live: Liveness) -> None:

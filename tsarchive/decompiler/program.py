@@ -86,7 +86,8 @@ class Program:
         self.wrapping = functions_that_wrap(functions)
         self.constants: dict[str, Any] = {}
         self._constant_names: dict[int, str] = {}
-        self.exceptions: dict[str, None] = {}
+        # Classes of exceptions that Python has not, with their qualified names.
+        self.exceptions: dict[str, str] = {}
         self.untranslated: dict[str, None] = {}
         # Operators and classes that are not registered here, and what registers them.
         self.libraries: dict[str, str] = {}

@@ -25,19 +25,27 @@ import torch
 from tsarchive.adopt import torch_jit
 from tsarchive.saving import save
 
+from .naming import ACCESSOR, STATE_METHODS
+
 WHOLE: Final = ""
 """The name, among those that could not be scripted, of the model as a whole."""
+_NAMES: Final = {shown: name for name, shown in STATE_METHODS.items()}
 _FRAME: Final = re.compile(r'^\s*File "(?P<file>.+)", line (?P<line>\d+)', re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
     """What to script: the folder of a ``package``, whose definitions ("module:name") have other
-    ``names`` in the archive. ``methods`` are compiled although nothing may call them. What is
-    scripted goes to the file ``archive``, and what could not be to ``failures``."""
+    ``names`` in the archive.
+
+    What ``operators`` names stands for these, and its own code is not compiled. ``methods`` are
+    compiled although nothing may call them. What is scripted goes to the file ``archive``, and
+    what could not be to ``failures``.
+    """
 
     package: str
     names: Mapping[str, str]
+    operators: Mapping[str, str]
     methods: Sequence[str]
     archive: str
     failures: str
@@ -48,12 +56,14 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class _Source:
-    """A function of the package by its name in the archive, and the lines where it stands."""
+    """A function of the package by its name in the archive, the lines where it stands, and the
+    class that it is a method of."""
 
     name: str
     function: FunctionType
     file: str
     lines: range
+    owner: type | None = None
 
     def is_at(self, file: str, line: int) -> bool:
         return self.file == file and line in self.lines
@@ -67,6 +77,7 @@ class _Rescripting:
         self._package = importlib.import_module(Path(request.package).name)
         self._definitions: dict[Any, str] = {}
         self._functions = [*self._sources()]
+        self._let_operators_stand()
         self._attempts = 0
         self._hidden: dict[str, str] = {}
         self.failures: dict[str, str] = {}
@@ -75,9 +86,23 @@ class _Rescripting:
         """Return the scripted model, None where torch.jit refuses all of it."""
         model = self._package.load()
         hooks = [*_hooks_of(model)]
-        for source in self._functions:
-            if source.name in self._request.methods and source.function not in hooks:
+        for class_ in {type(module) for module in model.modules()}:
+            _name_as_archive(class_)
+        found = self._compiled(model)
+        if found is None:
+            return None
+        # Methods that are compiled together do not know the defaults of each other.
+        compiled = torch_jit.compiled_methods(model, found)
+        asked = {*self._request.methods} - self.failures.keys()
+        wanted = [source for source in self._functions if source.name in asked]
+        for source in wanted:
+            is_compiled = (source.owner, source.name.rpartition(".")[2]) in compiled
+            if not is_compiled and source.function not in hooks:
                 torch_jit.compile_always(source.function)
+        return self._compiled(model)
+
+    def _compiled(self, model: torch.nn.Module) -> Any:
+        """Return a model with all methods that compile, None where torch.jit refuses all of it."""
         while WHOLE not in self.failures:
             self._attempts += 1
             try:
@@ -87,19 +112,40 @@ class _Rescripting:
                     self.failures[WHOLE] = _reason(error)
         return None
 
+    def _named(self, place: str) -> Any:
+        """Return what has a name ("module:name") in the package."""
+        module, _, own = place.partition(":")
+        return getattr(importlib.import_module(f"{self._package.__name__}.{module}"), own)
+
+    def _let_operators_stand(self) -> None:
+        """Let functions be taken for operators, but one that stands for several of other names."""
+        meant: dict[Any, set[str]] = {}
+        for place, operator in self._request.operators.items():
+            form = torch_jit.SPECIAL_FORMS.get(operator.rpartition(":")[2])
+            if form is not None:
+                _replace(self._named(place), form, self._modules())
+                continue
+            meant.setdefault(self._named(place), set()).add(operator.partition(".")[0])
+        for function, operators in meant.items():
+            if len(operators) == 1:
+                torch_jit.stands_for(function, *operators)
+
     def _sources(self) -> Iterator[_Source]:
         """Note the definitions of the package, and yield their functions."""
         for place, name in self._request.names.items():
-            module, _, own = place.partition(":")
-            found = getattr(importlib.import_module(f"{self._package.__name__}.{module}"), own)
+            found = self._named(place)
+            if isinstance(found, type) and issubclass(found, Exception):
+                found.__module__ = name.rpartition(".")[0]  # which torch.jit names it by
+                continue
             # torch asserts that functions have the names that their text has.
             folder = name.rpartition(".")[0]
             is_function = isinstance(found, FunctionType)
             self._definitions[found] = f"{folder}.{found.__name__}" if is_function else name
             if isinstance(found, FunctionType):
                 yield _source(name, found)
+            _drop_accessors(found)
             for key, function in _methods(found):
-                yield _source(f"{name}.{key}", function)
+                yield _source(f"{name}.{_NAMES.get(key, key)}", function, found)
 
     def _exclude(self, error: Exception) -> bool:
         """Give the function where an error is a body that compiles; return whether there is one.
@@ -118,8 +164,7 @@ class _Rescripting:
 
         Of a signature that does not compile torch tells no caller, as it does of a body.
         """
-        prefix = f"{self._package.__name__}."
-        modules = [module for name, module in sys.modules.items() if name.startswith(prefix)]
+        modules = self._modules()
         for frame in _FRAME.finditer(str(error)):
             helper = _defined_at(frame["file"], int(frame["line"]), modules)
             if helper is not None:
@@ -128,6 +173,11 @@ class _Rescripting:
                 _replace(helper, _not_compiled(helper.__name__, file), modules)
                 return True
         return False
+
+    def _modules(self) -> list[ModuleType]:
+        """Return the modules of the package."""
+        prefix = f"{self._package.__name__}."
+        return [module for name, module in sys.modules.items() if name.startswith(prefix)]
 
     def _told(self, error: Exception) -> str:
         """Return the message of an error, that of a helper where this is hidden now."""
@@ -152,6 +202,22 @@ def _methods(found: Any) -> Iterator[tuple[str, FunctionType]]:
             function = value.__func__ if isinstance(value, staticmethod) else value
             if isinstance(function, FunctionType):
                 yield key, function
+
+
+def _drop_accessors(found: Any) -> None:
+    """Take getters and setters of properties out of a class, which torch.jit makes by itself."""
+    for name, value in list(vars(found).items()) if isinstance(found, type) else ():
+        shown = getattr(vars(found).get(getattr(value, "__name__", "")), "fget", None)
+        if ACCESSOR.fullmatch(name) and shown is not None:
+            delattr(found, name)
+
+
+def _name_as_archive(class_: type) -> None:
+    """Give the methods of a class for states of modules the names that they have in archives."""
+    for name, shown in STATE_METHODS.items():
+        if shown in vars(class_):
+            setattr(class_, name, vars(class_)[shown])
+            delattr(class_, shown)
 
 
 def _hooks_of(model: torch.nn.Module) -> Iterator[Any]:
@@ -188,9 +254,11 @@ def _not_compiled(name: str, file: Path) -> Any:
     return found[name]
 
 
-def _source(name: str, function: FunctionType) -> _Source:
+def _source(name: str, function: FunctionType, owner: type | None = None) -> _Source:
     lines, first = inspect.getsourcelines(function)
-    return _Source(name, function, function.__code__.co_filename, range(first, first + len(lines)))
+    return _Source(
+        name, function, function.__code__.co_filename, range(first, first + len(lines)), owner
+    )
 
 
 def _without_body(function: FunctionType, file: Path) -> bool:

@@ -100,11 +100,10 @@ def augmented(statement: ast.stmt) -> ast.AugAssign | None:
     return None
 
 
-def extended(values: ast.expr, more: ast.expr) -> ast.stmt | None:
-    """Return ``values += more`` for a list in a variable; None for one that is elsewhere."""
-    match values:
-        case ast.Name(variable):
-            return ast.AugAssign(ast.Name(variable, ast.Store()), ast.Add(), more)
+def extended(values: ast.expr, others: ast.expr) -> ast.stmt | None:
+    """Return ``values += others`` for a list in a variable; None for others."""
+    if isinstance(values, ast.Name) and reference_of(values) is None:
+        return ast.AugAssign(ast.Name(values.id, ast.Store()), ast.Add(), others)
     return None
 
 
@@ -192,9 +191,15 @@ def literal(value: Any) -> ast.expr:
 def _number(value: float) -> ast.expr:
     if isinstance(value, float) and not math.isfinite(value):
         return call(name("float"), [literal(repr(value))])
+    if value == _SMALLEST and isinstance(value, int):
+        # Without its sign it is no int of TorchScript.
+        return ast.BinOp(_number(value + 1), ast.Sub(), ast.Constant(1))
     if value < 0 or (isinstance(value, float) and math.copysign(1.0, value) < 0):
         return ast.UnaryOp(ast.USub(), ast.Constant(-value))
     return ast.Constant(value)
+
+
+_SMALLEST = -(2**63)
 
 
 def is_atom(node: ast.expr) -> bool:

@@ -33,7 +33,7 @@ from .naming import is_plain, members_of, method_name
 from .operators import Operators, by_call, is_default_list, is_index, known_number
 from .preparing import prepared
 from .program import Program, is_of_library, type_test
-from .variables import LiveRanges, Point, Variables, dtype_values, is_movable
+from .variables import LiveRanges, Point, Variables, dtype_values, is_movable, is_vague
 
 _CAPTURING = frozenset({"prim::fork", "prim::awaitable"})
 # Expressions that nest deeper are hard to read, and at some depth Python refuses them.
@@ -258,7 +258,7 @@ class Translation:
         """Return whether the only use of a value can take its expression."""
         if len(uses) != 1:
             return False
-        if not self._can_take(*uses[0]):
+        if is_vague(value) or not self._can_take(*uses[0]):
             return False
         if value.name is None:
             return True
@@ -424,6 +424,9 @@ class Translation:
         """Return what a loop goes through."""
         match arguments:
             case [ast.Call(_, [inner], [])] if node.attributes.get("is_listed"):
+                match inner:
+                    case ast.Call(ast.Attribute(owner, "keys"), []):
+                        return owner
                 return inner
             case [low, high, ast.Constant(1)] if node.kind == RANGE:
                 arguments = [low, high]

@@ -12,9 +12,20 @@ from contextlib import contextmanager
 from typing import NamedTuple
 
 from tsarchive.ir.classes import ClassType
-from tsarchive.ir.graph import Block, Node, Value
+from tsarchive.ir.graph import RETURN, Block, Node, Value, must_be_none
 from tsarchive.ir.subtyping import is_subtype
-from tsarchive.ir.types import INT, NONE, OptionalType, Type, UnionType
+from tsarchive.ir.types import (
+    INT,
+    NONE,
+    STRING,
+    TENSOR,
+    DictType,
+    ListType,
+    OptionalType,
+    Type,
+    UnionType,
+    VarType,
+)
 from tsarchive.run.passes.liveness import ALIASES
 
 from .flow import EXITS
@@ -238,6 +249,31 @@ def _leaves(block: Block, path: tuple[tuple[Node, int], ...]) -> bool:
 _BUILDERS = frozenset({"prim::TupleConstruct", "prim::ListConstruct", "prim::TupleIndex"})
 
 
+def is_vague(value: Value) -> bool:
+    """Return whether a list or dict needs a variable, which tells the types of what it may hold.
+
+    Its items do not, and what uses it is neither an operator on such lists nor the end of a
+    function.
+    """
+    node, type_ = value.node, value.type
+    if node.kind not in ("prim::ListConstruct", "prim::DictConstruct"):
+        return False
+    if node.inputs and not isinstance(type_.parts()[-1], OptionalType | UnionType):
+        return False
+    is_plain = type_ in (ListType(TENSOR), DictType(STRING, TENSOR))
+    return not is_plain and not all(_tells_type(*use) for use in value.uses)
+
+
+def _tells_type(user: Node, offset: int) -> bool:
+    """Return whether an empty list, or one in which None stands, needs no type for a user."""
+    if user.schema is None or offset >= len(user.schema.arguments):
+        return user.kind == RETURN
+    wanted, given = user.schema.arguments[offset].type, user.inputs[offset].node.inputs
+    if not isinstance(wanted, ListType) or isinstance(wanted.element, VarType):
+        return False
+    return not given or user.kind == "aten::index" or any(map(must_be_none, given))
+
+
 def is_movable(assigned: Container[tuple[Type, str]], node: Node) -> bool:
     """Return whether the value of the node does not depend on when it is computed.
 
@@ -253,7 +289,7 @@ def is_movable(assigned: Container[tuple[Type, str]], node: Node) -> bool:
         if isinstance(node.output.type, OptionalType | UnionType) and len(node.output.uses) > 1:
             return False
         return is_fixed and isinstance(owner, ClassType) and owner.is_module
-    if node.kind in _BUILDERS:
+    if node.kind in _BUILDERS and not is_vague(node.output):
         return len(node.output.uses) == 1 and node.output.name is None
     if node.kind == "prim::NumToTensor":
         is_converted = all(user.operator == "aten::Int.Tensor" for user, _ in node.output.uses)

@@ -36,6 +36,7 @@ _CALLED: Final = re.compile(r"\{([a-z]+)\}")
 _NATIVE_KEYS: Final = ("str", "int", "bool")
 _KEYS: Final = "str int bool float complex Tensor"
 _NUMBERS: Final = "int float int_float float_int"
+_COMPLEX: Final = "complex complex_int complex_float int_complex float_complex"
 _SIGNS: Final = (("eq", "=="), ("ne", "!="), ("lt", "<"), ("le", "<="), ("gt", ">"), ("ge", ">="))
 _ARITHMETIC: Final = (("add", "+"), ("sub", "-"), ("mul", "*"))
 _ATTRIBUTES: Final = (
@@ -55,6 +56,7 @@ _FAMILIES: Final = (
     *((f"aten::{name}.{{}}_list", "int bool str", f"_0 {sign} _1") for name, sign in _SIGNS[:2]),
     *((f"aten::{name}.{{}}", "str", f"_0 {sign} _1") for name, sign in _SIGNS[2:]),
     *((f"aten::{name}.{{}}", _NUMBERS, f"_0 {sign} _1") for name, sign in _ARITHMETIC),
+    *((f"aten::{name}.{{}}", _COMPLEX, f"_0 {sign} _1") for name, sign in _ARITHMETIC),
     ("aten::mul.{}", "Tensor Scalar", "_0 * _1"),
     ("aten::div.{}", "Tensor Scalar", "_0 / _1"),
     ("aten::add.builtin_{}_Tensor", "float int complex", "_0 + _1"),
@@ -86,7 +88,7 @@ _FAMILIES: Final = (
     ("prim::{}.self_bool", "min max", "{}(_0)"),
     ("prim::{}.int", "min max", "{}(_0, _1)"),
     ("aten::len.Dict_{}", _KEYS, "len(_0)"),
-    ("aten::keys.{}", _KEYS, "list(_0)"),
+    ("aten::keys.{}", _KEYS, "list(_0.keys())"),
     ("aten::values.{}", _KEYS, "list(_0.values())"),
     ("aten::items.{}", _KEYS, "list(_0.items())"),
     ("aten::__contains__.{}", _KEYS, "_1 in _0"),

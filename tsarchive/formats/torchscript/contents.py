@@ -9,7 +9,7 @@ counts here.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from typing import TYPE_CHECKING, Any, Final
@@ -28,7 +28,7 @@ from tsarchive.formats.contents import (
     told_checksum,
 )
 from tsarchive.frontend import CodeImporter
-from tsarchive.ir.classes import ClassType, method_schema
+from tsarchive.ir.classes import ClassType, Function, method_schema
 from tsarchive.ir.types import ANY, DictType, ListType, OptionalType, TupleType, Type
 from tsarchive.pickler import Global, Memoised, Object, Reduce, Value, loads
 from tsarchive.pickler.values import STORAGE_TYPES
@@ -85,6 +85,10 @@ class TorchScriptContents(Contents):
         self._constants: dict[int, str] = {}
         # A record that is compressed is inflated once for all tensors in it.
         self._storage = cache(container.view)
+
+    def simplify(self, simplify: Callable[[Function], object]) -> None:
+        """Let the code be that of functions as ``simplify`` leaves them; it is not read yet."""
+        self._encoding.simplify = simplify
 
     def values_in(self, record: str) -> Values:
         """Return what reads the values of a record."""
