@@ -784,11 +784,10 @@ def scripted(module: torch.nn.Module, definitions: Mapping[Any, str], number: in
     return torch.jit.script(module)
 
 
-SPECIAL_FORMS: Mapping[str, Any] = {
-    "Future": torch.jit._fork,
-    "Awaitable": torch.jit._awaitable,
-}
-"""What torch.jit has in the place of classes for calls that run later, by the names of these."""
+def special_forms() -> Mapping[str, Any]:
+    """Return what torch.jit has in the place of classes for calls that run later, by name."""
+    jit: Any = torch.jit
+    return {"Future": jit._fork, "Awaitable": jit._awaitable}
 
 
 def compiled_methods(module: torch.nn.Module, scripted: Any) -> set[tuple[type, str]]:

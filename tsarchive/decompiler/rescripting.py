@@ -121,7 +121,7 @@ class _Rescripting:
         """Let functions be taken for operators, but one that stands for several of other names."""
         meant: dict[Any, set[str]] = {}
         for place, operator in self._request.operators.items():
-            form = torch_jit.SPECIAL_FORMS.get(operator.rpartition(":")[2])
+            form = torch_jit.special_forms().get(operator.rpartition(":")[2])
             if form is not None:
                 _replace(self._named(place), form, self._modules())
                 continue
