@@ -112,3 +112,24 @@ def test_an_argument_that_a_call_cannot_say_is_refused(root):
     modules = LibraryModules(root, lambda m: Recovered("a.B", (object(),), {}))
     with pytest.raises(tsarchive.UnsupportedError, match="type object"):
         modules.made(root)
+
+
+class Shared(nn.Module):
+    """Its activation is one module in two places: traced code passes it to the container."""
+
+    def __init__(self):
+        super().__init__()
+        act = nn.ReLU()
+        self.body = nn.Sequential(nn.Linear(2, 2), act)
+        self.act = act
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.act(self.body(x))
+
+
+def test_a_container_with_code_of_its_own_keeps_it(tmp_path):
+    x = torch.tensor([[-1.0, 2.0]])
+    traced = torch.jit.trace(Shared(), x)
+    (tmp_path / "shared.pt").write_bytes(torch_saved(traced))
+    root = tsarchive.load(tmp_path / "shared.pt")
+    assert LibraryModules(root, lambda _: None).class_(root.body.tsarchive_class) is None

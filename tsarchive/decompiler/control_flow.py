@@ -460,7 +460,11 @@ def _with(translation: Translation, nodes: Sequence[Node]) -> None:
     translation.flush()
     body = translation.statements or [ast.Pass()]
     translation.statements = outer
-    translation.statements.append(ast.With([ast.withitem(shown, variable)], body))
+    items = [ast.withitem(shown, variable)]
+    match body:
+        case [ast.With(inner, inner_body)]:
+            items, body = [*items, *inner], inner_body
+    translation.statements.append(ast.With(items, body))
 
 
 def _unpack(translation: Translation, node: Node) -> None:

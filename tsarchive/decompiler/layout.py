@@ -318,13 +318,18 @@ class Comments:
 
     def origin(self, function: Function) -> str | None:
         """Return ``file:line`` of the ``def`` of a function; None where the archive has no file."""
+        source, line = _source_of(function), self.line(function)
+        return None if source is None or line is None else self._place(source.filename, line)
+
+    def line(self, function: Function) -> int | None:
+        """Return the line of the ``def`` of a function in its file; None where there is no file."""
         source = _source_of(function)
         if source is None or not source.filename:
             return None
         lines = source.text.split("\n")
         starts = (index for index, line in enumerate(lines) if line.lstrip().startswith("def "))
         first = next(starts, None)
-        return None if first is None else self._place(source.filename, source.first_line + first)
+        return None if first is None else source.first_line + first
 
     def _place(self, filename: str, line: int) -> str:
         path = filename if self._full_paths else _SEPARATORS.split(filename)[-1]

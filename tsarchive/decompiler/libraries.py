@@ -77,8 +77,8 @@ class LibraryModules:
         base = container_base(type_)
         if base is None or not type_.qualified_name.startswith(_CONTAINERS):
             return None
-        has_own_code = base == "Sequential" and not runs_in_order(type_)
-        return None if has_own_code else f"torch.nn.{base}"
+        is_usual = base == "Sequential" and runs_in_order(type_)
+        return None if "forward" in type_.methods and not is_usual else f"torch.nn.{base}"
 
     def made(self, module: torch.nn.Module) -> ast.expr | None:
         """Return the call that makes an object of a library; None for other modules."""

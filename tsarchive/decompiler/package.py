@@ -431,7 +431,7 @@ def _class_body(program: Program, class_: ClassType, definition: Definition) -> 
             definition.types.append(ast.dump(annotation))
         else:
             body.append(annotation)
-    for function in _methods(class_, members):
+    for function in _methods(program, class_, members):
         if is_container and function.name in OF_CONTAINERS:
             continue
         name = members.methods[function.name]
@@ -488,11 +488,17 @@ def _accessors(definition: Definition, class_: ClassType) -> Iterator[ast.stmt]:
         yield syntax.statement("setattr(_0, _1, _2)", *given)
 
 
-def _methods(class_: ClassType, members: Members) -> Iterator[Function]:
-    """Yield methods and hooks, each once; the setter of a property stands behind its getter."""
+def _methods(program: Program, class_: ClassType, members: Members) -> Iterator[Function]:
+    """Yield methods and hooks, each once, in the order of the original lines where all have some.
+
+    ``__init__`` stands first, and the setter of a property behind its getter.
+    """
     methods = {method.name: method for method in (*class_.methods.values(), *class_.hooks())}
     setters = {shown: methods[name] for name, shown in members.setters.items()}
-    for name, function in methods.items():
+    lines = {name: program.comments.line(method) for name, method in methods.items()}
+    is_known = None not in lines.values()
+    order = {name: (name != "__init__", (line or 0) * is_known) for name, line in lines.items()}
+    for name, function in sorted(methods.items(), key=lambda item: order[item[0]]):
         if name not in members.setters:
             yield function
             setter = setters.get(members.getters.get(name, ""))
