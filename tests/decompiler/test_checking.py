@@ -220,6 +220,23 @@ class Room(nn.Module):
         return x * self.room
 
 
+class Point(NamedTuple):
+    x: int
+    y: int
+
+
+class Colour(Enum):
+    RED = 1
+    GREEN = 2
+
+
+class Values(nn.Module):
+    """Named tuples, enums, and text that stands in the table of constants."""
+
+    def forward(self, n: int, colour: Colour) -> tuple[Point, str]:
+        return Point(n + 1, n + 2), "é" if colour == Colour.RED else "a"
+
+
 class Forked(nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         later = torch.jit.fork(scaled, x, 2.0)
@@ -239,7 +256,7 @@ class Net(nn.Module):
 
 MODULES: list[Callable[[], nn.Module]] = [
     Attributes, Chain, Calls, Defaults, Forked, Helpers, Holder, Layers, Locals, Net, Overloads,
-    Room, Tables,
+    Room, Tables, Values,
 ]  # fmt: skip
 COMING_BACK = ["final_scalars", "if_elif_else", "named_tuple", "pre_hook", "union_of_two"]
 
@@ -319,6 +336,9 @@ CHANGES = [
     (Helpers, "total < 1000", "total <= 1000"),
     (Room, "self.limit - 1", "self.limit"),
     (Defaults, "by=3", "by=2"),
+    (Values, "x: int\n    y: int", "y: int\n    x: int"),
+    (Values, "RED = 1", "RED = 3"),
+    (Values, 'pair, "é"', 'pair, "à"'),
 ]
 
 

@@ -56,8 +56,9 @@ def command(
     that the code names stay, unless --map-location moves them.
 
     With --check, torch.jit scripts the package in a process of its own, and each method is compared
-    with that of the archive, names of variables and classes aside. That runs the package. The exit
-    code is 1 when a method differs or is not scripted.
+    with that of the archive, names of variables and classes aside; what objects hold, such as
+    weights and values of attributes, is not. That runs the package. The exit code is 1 when a
+    method differs or is not scripted.
 
     \b
     Examples:
