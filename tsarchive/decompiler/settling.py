@@ -9,12 +9,18 @@ So are items of tuples, lists and tuples that one operation uses, and values tha
 Nor does it mean anything whether a list that was just made is copied, if nothing else has it; which
 type is known of a value, or None has; or whether an exception has no class, which is raised as a
 RuntimeError.
+
+Nor that all rows of a tensor are taken, where rows or columns of these are.
+Nor whether code says that a tensor becomes a number, or passes it where a number is wanted.
+
+What stands beside a branch that raises stands behind it: it runs where nothing was raised. What
+stands behind an exception never runs. Branches on the opposite of a condition are the other ones.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Container, Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from types import MappingProxyType
 from typing import Final, NamedTuple
@@ -29,6 +35,25 @@ _CASTS: Final = frozenset({"prim::unchecked_cast", "prim::unchecked_unwrap_optio
 _FREE: Final = frozenset({"prim::Uninitialized", "prim::TupleIndex"})
 _DISPLAYS: Final = frozenset({"prim::ListConstruct", "prim::TupleConstruct"})
 _RAISE: Final = "prim::RaiseException"
+_IF: Final = "prim::If"
+_OPPOSITES: Final = {
+    "aten::__isnot__": "aten::__is__",
+    "aten::ne.int": "aten::eq.int",
+    "aten::le.int": "aten::gt.int",
+    "aten::ge.int": "aten::lt.int",
+}
+_EXPLICIT: Final = {
+    "aten::IntImplicit": "aten::Int.Tensor",
+    "aten::FloatImplicit": "aten::Float.Tensor",
+    "aten::ComplexImplicit": "aten::Complex.Tensor",
+    "aten::ScalarImplicit": "aten::item",
+}
+_SLICE: Final = "aten::slice.Tensor"
+_TAKING: Final = frozenset({_SLICE, "aten::select.int"})
+_WHOLE: Final[Sequence[Sequence[Plain]]] = ([None, 0], [None, 2**63 - 1], [1])
+"""What the arguments of a slice may be behind the dimension where it takes all there is."""
+_NOT: Final = "aten::__not__"
+_CONDITIONS: Final = frozenset({_NOT, *_OPPOSITES, *_OPPOSITES.values()})
 _NONE: Final[Plain] = ["NoneType", None]
 _RUNTIME_ERROR: Final[Plain] = ["str", "builtins.RuntimeError"]
 _COPY: Final = "aten::list.t"
@@ -93,9 +118,44 @@ def _uses(body: Body) -> Iterator[Plain]:
 
 
 def _own_uses(body: Body) -> Iterator[int]:
-    """Yield what is used by a body itself, and not by those in it."""
-    uses = chain(*(operation.inputs for operation in body.operations), body.results)
+    """Yield what the operations of a body use, and not those in them."""
+    uses = chain.from_iterable(operation.inputs for operation in body.operations)
     return (use for use in uses if isinstance(use, int))
+
+
+def _takes_all(operation: Operation) -> bool:
+    if operation.operator != _SLICE:
+        return False
+    given = zip(operation.inputs[2:], _WHOLE, strict=True)
+    return all(not isinstance(use, int) and typed(use)[1] in values for use, values in given)
+
+
+def _taken_from(bodies: Iterable[Body]) -> Iterator[Plain]:
+    """Yield the tensors that rows or columns are taken of."""
+    for body in bodies:
+        for operation in body.operations:
+            if operation.operator in _TAKING:
+                yield operation.inputs[0]
+            yield from _taken_from(operation.bodies)
+
+
+def _count(body: Body) -> int:
+    """Return how many values are made in a body."""
+    return len(body.params) + sum(map(_count_of, body.operations))
+
+
+def _count_of(operation: Operation) -> int:
+    return sum(map(_count, operation.bodies)) + len(operation.outputs)
+
+
+def _raises(body: Body) -> bool:
+    """Return whether control never gets to the end of a body."""
+    return any(map(_always_raises, body.operations))
+
+
+def _always_raises(operation: Operation) -> bool:
+    is_if = operation.operator == _IF
+    return operation.operator == _RAISE or (is_if and all(map(_raises, operation.bodies)))
 
 
 class _Constant(NamedTuple):
@@ -104,34 +164,45 @@ class _Constant(NamedTuple):
     content: Plain
 
 
+_Settled = int | Operation | _Constant
+
+
 class _Settling:
     """Writes one function anew: the values before by number, as numbers after or as reads."""
 
     def __init__(self, assigned: Container[str], renamed: Mapping[str, str], body: Body) -> None:
         self._assigned = assigned
         self._renamed = renamed
-        self._values: list[int | Operation | _Constant] = []
+        self._values: dict[int, _Settled] = {}
+        self._next = 0
         self._count = 0
         self._used = Counter(use for use in _uses(body) if isinstance(use, int))
         self._here: frozenset[int] = frozenset()
+        self._taken = {use for use in _taken_from([body]) if isinstance(use, int)}
         self._made: set[int] = set()
 
     def body(self, body: Body) -> Body:
-        self._define(len(body.params))
-        outer, self._here = self._here, frozenset(_own_uses(body))
+        own = (use for use in body.results if isinstance(use, int))
+        outer, self._here = self._here, frozenset(chain(_own_uses(body), own))
         written: list[Operation] = []
-        for operation in map(self._rename, body.operations):
-            if self._is_free(operation):
-                self._values.append(operation)
-            elif self._is_copy(operation) or operation.operator in _CASTS:
-                self._values.append(self._copied(operation))
-            else:
-                self._operation(operation, written)
-        results = [self._use(use, written) for use in body.results]
+        self._write(body, written)
+        results = [] if _raises(body) else [self._use(use, written) for use in body.results]
         self._here = outer
         return Body(body.params, written, results)
 
-    def _rename(self, operation: Operation) -> Operation:
+    def _write(self, body: Body, written: list[Operation]) -> None:
+        """Write the operations of a body up to the first that raises."""
+        end = self._next + _count(body)
+        self._define(len(body.params))
+        for operation in map(self._named, body.operations):
+            self._operation(operation, written)
+            if _always_raises(operation):
+                break
+        self._next = end
+
+    def _named(self, operation: Operation) -> Operation:
+        if operation.operator in _EXPLICIT:
+            return operation._replace(operator=_EXPLICIT[operation.operator])
         name = operation.attributes.get("name")
         if operation.operator not in (_READ, _SET) or name not in self._renamed:
             return operation
@@ -139,34 +210,102 @@ class _Settling:
         return operation._replace(attributes=attributes)
 
     def _is_free(self, operation: Operation) -> bool:
-        if operation.operator in _DISPLAYS:
-            number = len(self._values)
-            return self._used[number] == 1 and number in self._here
+        if operation.operator in _DISPLAYS or operation.operator in _CONDITIONS:
+            return self._used[self._next] == 1 and self._next in self._here
         if operation.operator in _FREE:
             return True
         return operation.operator == _READ and operation.attributes["name"] not in self._assigned
 
-    def _is_copy(self, operation: Operation) -> bool:
-        """Return whether an operation copies a list that nothing else uses."""
-        return operation.operator == _COPY and operation.inputs[0] in self._made
+    def _passes_on(self, operation: Operation) -> bool:
+        """Return whether an operation only copies a list that nothing else uses, or passes on
+        all of a tensor of which a part is taken."""
+        if _takes_all(operation):
+            return self._used[self._next] == 1 and self._next in self._taken
+        is_copy = operation.operator == _COPY and operation.inputs[0] in self._made
+        return is_copy or operation.operator in _CASTS
 
-    def _copied(self, copy: Operation) -> int | Operation | _Constant:
-        (source,) = copy.inputs
-        return self._values[source] if isinstance(source, int) else _Constant(source)
+    def _settled(self, use: Plain) -> _Settled:
+        return self._values[use] if isinstance(use, int) else _Constant(use)
 
     def _define(self, count: int) -> None:
-        self._values += range(self._count, self._count + count)
-        self._count += count
+        """Give the next values of the function the next numbers."""
+        for _ in range(count):
+            self._note(self._count)
+            self._count += 1
+
+    def _note(self, value: _Settled) -> None:
+        self._values[self._next] = value
+        self._next += 1
 
     def _operation(self, operation: Operation, written: list[Operation]) -> None:
+        if self._is_free(operation):
+            self._note(operation)
+        elif self._passes_on(operation):
+            self._note(self._settled(operation.inputs[0]))
+        elif operation.operator == _IF:
+            self._if(operation, written)
+        else:
+            self._keep(operation, written)
+
+    def _keep(self, operation: Operation, written: list[Operation]) -> None:
         inputs = [self._use(use, written) for use in operation.inputs]
         if operation.operator == _RAISE:
             inputs = [inputs[0], *(_RUNTIME_ERROR if use == _NONE else use for use in inputs[1:])]
         bodies = [*map(self.body, operation.bodies)]
-        if operation.operator in _MAKING and self._used[len(self._values)] == 1:
-            self._made.add(len(self._values))
+        if operation.operator in _MAKING and self._used[self._next] == 1:
+            self._made.add(self._next)
         self._define(len(operation.outputs))
         written.append(operation._replace(inputs=inputs, bodies=bodies))
+
+    def _if(self, branch: Operation, written: list[Operation]) -> None:
+        condition, is_opposite = self._condition(branch.inputs[0], written)
+        first = self._next
+        starts = [first, first + _count(branch.bodies[0])]
+        end = starts[1] + _count(branch.bodies[1])
+        paths = [*zip(branch.bodies, starts, strict=True)]
+        if is_opposite:
+            paths.reverse()
+        kept = [index for index, (body, _) in enumerate(paths) if _raises(body)][:1]
+        bodies = [Body([], [], []), Body([], [], [])]
+        for index in kept or range(len(paths)):
+            body, self._next = paths[index]
+            bodies[index] = self.body(body)
+        outputs = [] if kept else branch.outputs
+        self._next = end
+        written.append(branch._replace(inputs=[condition], bodies=bodies, outputs=outputs))
+        if kept:
+            self._follow(*paths[1 - kept[0]], range(end, end + len(branch.outputs)), written)
+        else:
+            self._define(len(outputs))
+
+    def _follow(
+        self, body: Body, start: int, outputs: Sequence[int], written: list[Operation]
+    ) -> None:
+        """Write a body here whose results are the values numbered ``outputs``."""
+        pairs = [*zip(body.results, outputs, strict=True)]
+        for result, output in pairs:
+            if isinstance(result, int):
+                self._used[result] += self._used[output] - 1
+        outer = self._here
+        here = {result for result, output in pairs if output in outer and isinstance(result, int)}
+        self._here = outer | here | {*_own_uses(body)}
+        self._next = start
+        self._write(body, written)
+        self._here = outer
+        self._next = outputs[0] if outputs else self._next
+        for result in () if _raises(body) else body.results:
+            self._note(self._settled(result))
+
+    def _condition(self, use: Plain, written: list[Operation]) -> tuple[Plain, bool]:
+        """Return what stands for a condition, and whether it is the opposite that is written."""
+        found = self._settled(use)
+        if isinstance(found, Operation) and found.operator == _NOT:
+            condition, is_opposite = self._condition(found.inputs[0], written)
+            return condition, not is_opposite
+        if isinstance(found, Operation) and found.operator in _OPPOSITES:
+            opposite = found._replace(operator=_OPPOSITES[found.operator])
+            return self._read(opposite, written), True
+        return self._use(use, written), False
 
     def _use(self, use: Plain, written: list[Operation]) -> Plain:
         """Return what stands for an operand; what reads it is written."""
@@ -175,9 +314,10 @@ class _Settling:
         found = self._values[use]
         if isinstance(found, _Constant):
             return self._use(found.content, written)
-        if not isinstance(found, Operation):
-            return found
-        read = found._replace(inputs=[self._use(each, written) for each in found.inputs])
-        written.append(read)
+        return self._read(found, written) if isinstance(found, Operation) else found
+
+    def _read(self, operation: Operation, written: list[Operation]) -> int:
+        inputs = [self._use(each, written) for each in operation.inputs]
+        written.append(operation._replace(inputs=inputs))
         self._count += 1
         return self._count - 1
