@@ -342,11 +342,15 @@ def _for(translation: Translation, node: Node) -> None:
     (shown,) = header
     if "targets" not in node.attributes:
         shown = syntax.call(syntax.builtin("range"), [shown])
-    target, shown = _halved(target, shown)
+    if _WITH_KEYS not in text_of(node):
+        target, shown = _halved(target, shown)
     is_expression = bool(text_of(node)) and not text_of(node).startswith("for")
     if is_expression and _comprehension(translation, body, target, shown, statements):
         return
     translation.emit(ast.For(target, shown, statements, []), node)
+
+
+_WITH_KEYS = ".items()"
 
 
 def _halved(target: ast.expr, iterable: ast.expr) -> tuple[ast.expr, ast.expr]:

@@ -809,7 +809,7 @@ def _is_misread(schema: FunctionSchema, count: int) -> bool:
 def _is_to(schema: FunctionSchema, count: int, keywords: Collection[str]) -> bool:
     """Return whether ``x.to`` of Python takes the arguments."""
     if schema.overload == "prim_Device":
-        return count <= _OPERANDS
+        return count < len(schema.arguments)
     if schema.overload == "dtype_layout":
         return bool(keywords) and not {"layout", "pin_memory"} & set(keywords)
     return schema.overload in _TO_OVERLOADS

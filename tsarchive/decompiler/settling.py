@@ -32,13 +32,17 @@ from tsarchive.formats.contents import Body, Operation, Outline, Routine
 _READ: Final = "prim::GetAttr"
 _SET: Final = "prim::SetAttr"
 _CASTS: Final = frozenset({"prim::unchecked_cast", "prim::unchecked_unwrap_optional"})
-_FREE: Final = frozenset({"prim::Uninitialized", "prim::TupleIndex"})
+_UNSET: Final = "prim::Uninitialized"
+_FREE: Final = frozenset({_UNSET, "prim::TupleIndex"})
 _DISPLAYS: Final = frozenset({"prim::ListConstruct", "prim::TupleConstruct"})
 _RAISE: Final = "prim::RaiseException"
 _IF: Final = "prim::If"
 _OPPOSITES: Final = {
     "aten::__isnot__": "aten::__is__",
-    "aten::ne.int": "aten::eq.int",
+    **{
+        f"aten::ne.{kind}": f"aten::eq.{kind}"
+        for kind in ("int", "float", "int_float", "float_int", "bool", "str", "device")
+    },
     "aten::le.int": "aten::gt.int",
     "aten::ge.int": "aten::lt.int",
 }
@@ -50,11 +54,13 @@ _EXPLICIT: Final = {
 }
 _SLICE: Final = "aten::slice.Tensor"
 _TAKING: Final = frozenset({_SLICE, "aten::select.int"})
-_WHOLE: Final[Sequence[Sequence[Plain]]] = ([None, 0], [None, 2**63 - 1], [1])
-"""What the arguments of a slice may be behind the dimension where it takes all there is."""
+_ENDS: Final[Sequence[Plain]] = (["int", 0], ["int", 2**63 - 1])
+"""The first and the last row of a tensor, as a slice has them that leaves out neither."""
 _NOT: Final = "aten::__not__"
 _CONDITIONS: Final = frozenset({_NOT, *_OPPOSITES, *_OPPOSITES.values()})
 _NONE: Final[Plain] = ["NoneType", None]
+_TRUE: Final[Plain] = ["bool", True]
+_FALSE: Final[Plain] = ["bool", False]
 _RUNTIME_ERROR: Final[Plain] = ["str", "builtins.RuntimeError"]
 _COPY: Final = "aten::list.t"
 _MAKING: Final = frozenset(
@@ -123,11 +129,19 @@ def _own_uses(body: Body) -> Iterator[int]:
     return (use for use in uses if isinstance(use, int))
 
 
+def _bounds_left_out(inputs: Sequence[Plain]) -> Sequence[Plain]:
+    """Return the arguments of a slice without bounds that bound nothing."""
+    tensor, dim, *bounds, step = inputs
+    left = (_NONE if use == own else use for use, own in zip(bounds, _ENDS, strict=True))
+    return [tensor, dim, *left, step]
+
+
 def _takes_all(operation: Operation) -> bool:
     if operation.operator != _SLICE:
         return False
-    given = zip(operation.inputs[2:], _WHOLE, strict=True)
-    return all(not isinstance(use, int) and typed(use)[1] in values for use, values in given)
+    given = [None if isinstance(use, int) else typed(use)[1] for use in operation.inputs[4:]]
+    bounds = [use for use in operation.inputs[2:4] if isinstance(use, int) or use != _NONE]
+    return given == [1] and not bounds
 
 
 def _taken_from(bodies: Iterable[Body]) -> Iterator[Plain]:
@@ -137,6 +151,12 @@ def _taken_from(bodies: Iterable[Body]) -> Iterator[Plain]:
             if operation.operator in _TAKING:
                 yield operation.inputs[0]
             yield from _taken_from(operation.bodies)
+
+
+def _is_condition(operation: Operation) -> bool:
+    """Return whether an operation only gives what its condition is."""
+    paths = [(body.operations, body.results) for body in operation.bodies]
+    return operation.operator == _IF and paths == [([], [_TRUE]), ([], [_FALSE])]
 
 
 def _count(body: Body) -> int:
@@ -156,6 +176,54 @@ def _raises(body: Body) -> bool:
 def _always_raises(operation: Operation) -> bool:
     is_if = operation.operator == _IF
     return operation.operator == _RAISE or (is_if and all(map(_raises, operation.bodies)))
+
+
+class _Passing:
+    """Finds the values that come out of branches and are those of outside, whichever runs.
+
+    A branch that leaves the function or raises gives values that nothing reads.
+    """
+
+    def __init__(self, body: Body) -> None:
+        self.found: dict[int, Plain] = {}
+        self._unset: set[int] = set()
+        self._next = 0
+        self._body(body)
+
+    def _body(self, body: Body) -> None:
+        self._next += len(body.params)
+        for operation in body.operations:
+            self._operation(operation)
+
+    def _operation(self, operation: Operation) -> None:
+        first = self._next
+        for body in operation.bodies:
+            self._body(body)
+        if operation.operator in _CASTS:
+            self.found[self._next] = self._of(operation.inputs[0])
+        elif operation.operator == _UNSET:
+            self._unset.add(self._next)
+        elif operation.operator == _IF:
+            paths = [body.results for body in operation.bodies if not _raises(body)]
+            for output in range(len(operation.outputs)):
+                self._result(self._next + output, [results[output] for results in paths], first)
+        self._next += len(operation.outputs)
+
+    def _result(self, output: int, results: Iterable[Plain], first: int) -> None:
+        """Note what a branch gives; what is outside of it is numbered below ``first``."""
+        given = [use for use in map(self._of, results) if not self._is_unset(use)]
+        if not given:
+            self._unset.add(output)
+            return
+        is_outside = not isinstance(given[0], int) or given[0] < first
+        if is_outside and all(use == given[0] for use in given):
+            self.found[output] = given[0]
+
+    def _of(self, use: Plain) -> Plain:
+        return self.found.get(use, use) if isinstance(use, int) else use
+
+    def _is_unset(self, use: Plain) -> bool:
+        return isinstance(use, int) and use in self._unset
 
 
 class _Constant(NamedTuple):
@@ -180,6 +248,7 @@ class _Settling:
         self._here: frozenset[int] = frozenset()
         self._taken = {use for use in _taken_from([body]) if isinstance(use, int)}
         self._made: set[int] = set()
+        self._passed = _Passing(body).found
 
     def body(self, body: Body) -> Body:
         own = (use for use in body.results if isinstance(use, int))
@@ -203,6 +272,8 @@ class _Settling:
     def _named(self, operation: Operation) -> Operation:
         if operation.operator in _EXPLICIT:
             return operation._replace(operator=_EXPLICIT[operation.operator])
+        if operation.operator == _SLICE:
+            return operation._replace(inputs=_bounds_left_out(operation.inputs))
         name = operation.attributes.get("name")
         if operation.operator not in (_READ, _SET) or name not in self._renamed:
             return operation
@@ -242,6 +313,8 @@ class _Settling:
             self._note(operation)
         elif self._passes_on(operation):
             self._note(self._settled(operation.inputs[0]))
+        elif _is_condition(operation):
+            self._note(self._use(operation.inputs[0], written))
         elif operation.operator == _IF:
             self._if(operation, written)
         else:
@@ -267,16 +340,22 @@ class _Settling:
             paths.reverse()
         kept = [index for index, (body, _) in enumerate(paths) if _raises(body)][:1]
         bodies = [Body([], [], []), Body([], [], [])]
+        outputs = range(end, end + len(branch.outputs))
+        own = [i for i, output in enumerate(outputs) if output not in self._passed and not kept]
         for index in kept or range(len(paths)):
             body, self._next = paths[index]
-            bodies[index] = self.body(body)
-        outputs = [] if kept else branch.outputs
+            bodies[index] = self.body(body._replace(results=[body.results[i] for i in own]))
         self._next = end
-        written.append(branch._replace(inputs=[condition], bodies=bodies, outputs=outputs))
+        types = [branch.outputs[i] for i in own]
+        written.append(branch._replace(inputs=[condition], bodies=bodies, outputs=types))
         if kept:
-            self._follow(*paths[1 - kept[0]], range(end, end + len(branch.outputs)), written)
-        else:
-            self._define(len(outputs))
+            self._follow(*paths[1 - kept[0]], outputs, written)
+            return
+        for output in outputs:
+            if output in self._passed:
+                self._note(self._settled(self._passed[output]))
+            else:
+                self._define(1)
 
     def _follow(
         self, body: Body, start: int, outputs: Sequence[int], written: list[Operation]
