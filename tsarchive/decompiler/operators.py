@@ -51,6 +51,7 @@ from tsarchive.operators.python_forms import (
     WITHOUT_ALPHA,
     WRAPPING,
 )
+from tsarchive.operators.upgraders import OLDER
 from tsarchive.run.checks import MEMORY_FORMATS, enum_names
 from tsarchive.run.expressions import nesting, told_element
 from tsarchive.run.natives.conversions import DTYPES, LAYOUTS
@@ -85,7 +86,7 @@ class Operators:
         if node.stand_in is not None:
             return syntax.call(self.program.reference(node.stand_in), arguments)
         if node.upgrader is not None:
-            upgrader = syntax.helper(f"upgrader::{node.upgrader}")
+            upgrader = syntax.helper(f"{OLDER}::{node.upgrader}")
             return syntax.call(upgrader, *_by_schema(schema, dict(enumerate(arguments))))
         number = known_number(node)
         if number is not None:

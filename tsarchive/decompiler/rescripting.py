@@ -23,6 +23,7 @@ from typing import Any, Final
 import torch
 
 from tsarchive.adopt import torch_jit
+from tsarchive.operators.upgraders import OLDER, OLDER_SCHEMAS
 from tsarchive.saving import save
 
 from .naming import ACCESSOR, STATE_METHODS
@@ -305,6 +306,9 @@ def main(path: str) -> None:
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)
     sys.path.insert(0, str(Path(request.package).parent))
+    library = torch.library.Library(OLDER, "FRAGMENT")  # as long as this is known
+    for name in OLDER_SCHEMAS.keys() & {*request.operators.values()}:
+        library.define(OLDER_SCHEMAS[name].partition("::")[2])
     found = _Rescripting(request)
     scripted = found.scripted()
     if scripted is not None:

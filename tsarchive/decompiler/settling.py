@@ -13,6 +13,8 @@ RuntimeError.
 Nor that all rows of a tensor are taken, where rows or columns of these are.
 Nor whether code says that a tensor becomes a number, or passes it where a number is wanted.
 
+An operator of an older release has the name of what stands for it today.
+
 What stands beside a branch that raises stands behind it: it runs where nothing was raised. What
 stands behind an exception never runs. Branches on the opposite of a condition are the other ones.
 """
@@ -28,7 +30,9 @@ from typing import Final, NamedTuple
 from tsarchive.analyses.encoding import Plain
 from tsarchive.diffing.routines import typed
 from tsarchive.formats.contents import Body, Operation, Outline, Routine
+from tsarchive.operators.upgraders import OLDER
 
+_OLDER_MEANING: Final = "older meaning"
 _READ: Final = "prim::GetAttr"
 _SET: Final = "prim::SetAttr"
 _CASTS: Final = frozenset({"prim::unchecked_cast", "prim::unchecked_unwrap_optional"})
@@ -272,6 +276,10 @@ class _Settling:
     def _named(self, operation: Operation) -> Operation:
         if operation.operator in _EXPLICIT:
             return operation._replace(operator=_EXPLICIT[operation.operator])
+        if _OLDER_MEANING in operation.attributes:
+            attributes = {**operation.attributes}
+            name = attributes.pop(_OLDER_MEANING)
+            return operation._replace(operator=f"{OLDER}::{name}", attributes=attributes)
         if operation.operator == _SLICE:
             return operation._replace(inputs=_bounds_left_out(operation.inputs))
         name = operation.attributes.get("name")

@@ -17,6 +17,7 @@ from tsarchive.ir.schema import FunctionSchema, parse_schema_with
 from tsarchive.ir.types import CAPSULE, Type, VarType
 
 from .registry import class_names, entries_of, listed_versions, method_texts, schema_texts
+from .upgraders import OLDER_SCHEMAS
 
 _CLASS: Final = "__torch__."
 
@@ -25,8 +26,10 @@ def overloads_of(name: str, version: str | None = None) -> tuple[FunctionSchema,
     """Return the overloads of an operator ("aten::add") in the order in which torch tries them.
 
     ``version`` of torch, such as "2.13"; without one it is the newest that has the operator.
-    Empty where there is none.
+    Empty where there is none. What stands for an old operator has the schema that this had.
     """
+    if name in OLDER_SCHEMAS:
+        return (_parsed(OLDER_SCHEMAS[name]),)
     return (*map(_parsed, schema_texts(name, version)), *builtins_of(name))
 
 
