@@ -10,6 +10,7 @@ import ast
 import importlib
 import inspect
 import json
+import linecache
 import re
 import sys
 import textwrap
@@ -31,6 +32,7 @@ from .naming import ACCESSOR, STATE_METHODS
 WHOLE: Final = ""
 """The name, among those that could not be scripted, of the model as a whole."""
 _NAMES: Final = {shown: name for name, shown in STATE_METHODS.items()}
+_OVERLOAD: Final = re.compile(r"(?P<operator>\btorch\.ops(?:\.\w+){2})\.\w+(?=\()")
 _FRAME: Final = re.compile(r'^\s*File "(?P<file>.+)", line (?P<line>\d+)', re.MULTILINE)
 
 
@@ -86,6 +88,8 @@ class _Rescripting:
     def scripted(self) -> Any:
         """Return the scripted model, None where torch.jit refuses all of it."""
         model = self._package.load()
+        for module in self._modules():
+            _leave_out_overloads(module)
         hooks = [*_hooks_of(model)]
         for class_ in {type(module) for module in model.modules()}:
             _name_as_archive(class_)
@@ -194,6 +198,14 @@ class _Rescripting:
         for frame in _FRAME.finditer(str(error)):
             place = frame["file"], int(frame["line"])
             yield from (source for source in self._functions if source.is_at(*place))
+
+
+def _leave_out_overloads(module: ModuleType) -> None:
+    """Let torch.jit read calls of operators without overloads, which it chooses by itself."""
+    file = str(module.__file__)
+    lines = [_OVERLOAD.sub(r"\g<operator>", line) for line in linecache.getlines(file)]
+    # Without a time of its own, this is what the file holds for those who read its lines.
+    linecache.cache[file] = (0, None, lines, file)
 
 
 def _methods(found: Any) -> Iterator[tuple[str, FunctionType]]:

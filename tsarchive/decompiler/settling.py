@@ -11,6 +11,7 @@ type is known of a value, or None has; or whether an exception has no class, whi
 RuntimeError.
 
 Nor that all rows of a tensor are taken, where rows or columns of these are.
+Nor that an int is put into a tensor, as tracing does, and taken out again.
 Nor whether code says that a tensor becomes a number, or passes it where a number is wanted.
 
 An operator of an older release has the name of what stands for it today.
@@ -38,7 +39,8 @@ _SET: Final = "prim::SetAttr"
 _CASTS: Final = frozenset({"prim::unchecked_cast", "prim::unchecked_unwrap_optional"})
 _UNSET: Final = "prim::Uninitialized"
 _FREE: Final = frozenset({_UNSET, "prim::TupleIndex"})
-_DISPLAYS: Final = frozenset({"prim::ListConstruct", "prim::TupleConstruct"})
+_LIST: Final = "prim::ListConstruct"
+_DISPLAYS: Final = frozenset({_LIST, "prim::TupleConstruct"})
 _RAISE: Final = "prim::RaiseException"
 _IF: Final = "prim::If"
 _OPPOSITES: Final = {
@@ -50,12 +52,26 @@ _OPPOSITES: Final = {
     "aten::le.int": "aten::gt.int",
     "aten::ge.int": "aten::lt.int",
 }
-_EXPLICIT: Final = {
+_SAME: Final = {
     "aten::IntImplicit": "aten::Int.Tensor",
     "aten::FloatImplicit": "aten::Float.Tensor",
     "aten::ComplexImplicit": "aten::Complex.Tensor",
     "aten::ScalarImplicit": "aten::item",
+    "aten::index.Tensor_hacked_twin": "aten::index.Tensor",
+    "aten::index_put.hacked_twin": "aten::index_put",
+    "aten::index_put_.hacked_twin": "aten::index_put_",
 }
+"""Operators by others that do the same with what these are given."""
+_OF_NUMBER: Final = "prim::NumToTensor.Scalar"
+_OF_INT: Final = "aten::tensor.int"
+_DEFAULTS: Final[Sequence[Plain]] = [["NoneType", None], ["NoneType", None], ["bool", False]]
+_TO_NUMBER: Final = frozenset({"aten::Int.Tensor", "aten::IntImplicit", "aten::item"})
+_CALCULATING: Final = frozenset(
+    f"aten::{name}{overload}"
+    for name in ("add", "sub", "mul", "div", "floor_divide", "remainder", "eq", "floor", "to")
+    for overload in ("", ".Tensor", ".Scalar", ".dtype")
+)
+"""Operators that neither change a tensor nor keep it."""
 _SLICE: Final = "aten::slice.Tensor"
 _TAKING: Final = frozenset({_SLICE, "aten::select.int"})
 _ENDS: Final[Sequence[Plain]] = (["int", 0], ["int", 2**63 - 1])
@@ -67,6 +83,8 @@ _TRUE: Final[Plain] = ["bool", True]
 _FALSE: Final[Plain] = ["bool", False]
 _RUNTIME_ERROR: Final[Plain] = ["str", "builtins.RuntimeError"]
 _COPY: Final = "aten::list.t"
+_TENSORS: Final = "List[Optional[Tensor]]"
+_PLAIN_TENSORS: Final = "List[Tensor]"
 _MAKING: Final = frozenset(
     {
         "aten::size", "aten::stride",
@@ -163,6 +181,16 @@ def _is_condition(operation: Operation) -> bool:
     return operation.operator == _IF and paths == [([], [_TRUE]), ([], [_FALSE])]
 
 
+def _held(bodies: Iterable[Body]) -> Iterator[Plain]:
+    """Yield the values that anything does more with than to calculate."""
+    for body in bodies:
+        yield from body.results
+        for operation in body.operations:
+            if operation.operator not in _TO_NUMBER | _CALCULATING:
+                yield from operation.inputs
+            yield from _held(operation.bodies)
+
+
 def _count(body: Body) -> int:
     """Return how many values are made in a body."""
     return len(body.params) + sum(map(_count_of, body.operations))
@@ -190,12 +218,13 @@ class _Passing:
 
     def __init__(self, body: Body) -> None:
         self.found: dict[int, Plain] = {}
+        self.ints: set[int] = set()
         self._unset: set[int] = set()
         self._next = 0
         self._body(body)
 
     def _body(self, body: Body) -> None:
-        self._next += len(body.params)
+        self._made(body.params)
         for operation in body.operations:
             self._operation(operation)
 
@@ -211,7 +240,11 @@ class _Passing:
             paths = [body.results for body in operation.bodies if not _raises(body)]
             for output in range(len(operation.outputs)):
                 self._result(self._next + output, [results[output] for results in paths], first)
-        self._next += len(operation.outputs)
+        self._made(operation.outputs)
+
+    def _made(self, types: Sequence[Plain]) -> None:
+        self.ints |= {number for number, type_ in enumerate(types, self._next) if type_ == "int"}
+        self._next += len(types)
 
     def _result(self, output: int, results: Iterable[Plain], first: int) -> None:
         """Note what a branch gives; what is outside of it is numbered below ``first``."""
@@ -252,7 +285,9 @@ class _Settling:
         self._here: frozenset[int] = frozenset()
         self._taken = {use for use in _taken_from([body]) if isinstance(use, int)}
         self._made: set[int] = set()
-        self._passed = _Passing(body).found
+        passing = _Passing(body)
+        self._passed, self._ints = passing.found, passing.ints
+        self._held = {use for use in _held([body]) if isinstance(use, int)}
 
     def body(self, body: Body) -> Body:
         own = (use for use in body.results if isinstance(use, int))
@@ -274,8 +309,12 @@ class _Settling:
         self._next = end
 
     def _named(self, operation: Operation) -> Operation:
-        if operation.operator in _EXPLICIT:
-            return operation._replace(operator=_EXPLICIT[operation.operator])
+        if operation.operator == _LIST and operation.outputs == [_TENSORS]:
+            return operation._replace(outputs=[_PLAIN_TENSORS])
+        if operation.operator == _OF_INT and [*operation.inputs[1:]] == _DEFAULTS:
+            return operation._replace(operator=_OF_NUMBER, inputs=operation.inputs[:1])
+        if operation.operator in _SAME:
+            return operation._replace(operator=_SAME[operation.operator])
         if _OLDER_MEANING in operation.attributes:
             attributes = {**operation.attributes}
             name = attributes.pop(_OLDER_MEANING)
@@ -291,6 +330,8 @@ class _Settling:
     def _is_free(self, operation: Operation) -> bool:
         if operation.operator in _DISPLAYS or operation.operator in _CONDITIONS:
             return self._used[self._next] == 1 and self._next in self._here
+        if operation.operator == _OF_NUMBER:
+            return self._is_int(operation.inputs[0]) and self._next not in self._held
         if operation.operator in _FREE:
             return True
         return operation.operator == _READ and operation.attributes["name"] not in self._assigned
@@ -302,6 +343,15 @@ class _Settling:
             return self._used[self._next] == 1 and self._next in self._taken
         is_copy = operation.operator == _COPY and operation.inputs[0] in self._made
         return is_copy or operation.operator in _CASTS
+
+    def _is_int(self, use: Plain) -> bool:
+        return use in self._ints if isinstance(use, int) else typed(use)[0] == "int"
+
+    def _number(self, operation: Operation) -> _Settled | None:
+        """Return the int that an operation takes out of the tensor that it was put into."""
+        found = self._settled(operation.inputs[0]) if operation.operator in _TO_NUMBER else None
+        is_number = isinstance(found, Operation) and found.operator == _OF_NUMBER
+        return self._settled(found.inputs[0]) if is_number else None
 
     def _settled(self, use: Plain) -> _Settled:
         return self._values[use] if isinstance(use, int) else _Constant(use)
@@ -317,7 +367,10 @@ class _Settling:
         self._next += 1
 
     def _operation(self, operation: Operation, written: list[Operation]) -> None:
-        if self._is_free(operation):
+        number = self._number(operation)
+        if number is not None:
+            self._note(number)
+        elif self._is_free(operation):
             self._note(operation)
         elif self._passes_on(operation):
             self._note(self._settled(operation.inputs[0]))
