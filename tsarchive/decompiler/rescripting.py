@@ -318,9 +318,10 @@ def main(path: str) -> None:
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)
     sys.path.insert(0, str(Path(request.package).parent))
-    library = torch.library.Library(OLDER, "FRAGMENT")  # as long as this is known
+    library: Any = torch.library  # which has no types
+    old = library.Library(OLDER, "FRAGMENT")  # known as long as this is
     for name in OLDER_SCHEMAS.keys() & {*request.operators.values()}:
-        library.define(OLDER_SCHEMAS[name].partition("::")[2])
+        old.define(OLDER_SCHEMAS[name].partition("::")[2])
     found = _Rescripting(request)
     scripted = found.scripted()
     if scripted is not None:

@@ -65,7 +65,9 @@ _SAME: Final = {
 _OF_NUMBER: Final = "prim::NumToTensor.Scalar"
 _OF_INT: Final = "aten::tensor.int"
 _DEFAULTS: Final[Sequence[Plain]] = [["NoneType", None], ["NoneType", None], ["bool", False]]
-_TO_NUMBER: Final = frozenset({"aten::Int.Tensor", "aten::IntImplicit", "aten::item"})
+_TO_NUMBER: Final = frozenset(
+    {"aten::Int.Tensor", "aten::item", "aten::IntImplicit", "aten::ScalarImplicit"}
+)
 _CALCULATING: Final = frozenset(
     f"aten::{name}{overload}"
     for name in ("add", "sub", "mul", "div", "floor_divide", "remainder", "eq", "floor", "to")
@@ -349,9 +351,12 @@ class _Settling:
 
     def _number(self, operation: Operation) -> _Settled | None:
         """Return the int that an operation takes out of the tensor that it was put into."""
-        found = self._settled(operation.inputs[0]) if operation.operator in _TO_NUMBER else None
-        is_number = isinstance(found, Operation) and found.operator == _OF_NUMBER
-        return self._settled(found.inputs[0]) if is_number else None
+        if operation.operator not in _TO_NUMBER:
+            return None
+        found = self._settled(operation.inputs[0])
+        if isinstance(found, Operation) and found.operator == _OF_NUMBER:
+            return self._settled(found.inputs[0])
+        return None
 
     def _settled(self, use: Plain) -> _Settled:
         return self._values[use] if isinstance(use, int) else _Constant(use)
@@ -372,10 +377,8 @@ class _Settling:
             self._note(number)
         elif self._is_free(operation):
             self._note(operation)
-        elif self._passes_on(operation):
+        elif self._passes_on(operation) or _is_condition(operation):
             self._note(self._settled(operation.inputs[0]))
-        elif _is_condition(operation):
-            self._note(self._use(operation.inputs[0], written))
         elif operation.operator == _IF:
             self._if(operation, written)
         else:
@@ -418,9 +421,7 @@ class _Settling:
             else:
                 self._define(1)
 
-    def _follow(
-        self, body: Body, start: int, outputs: Sequence[int], written: list[Operation]
-    ) -> None:
+    def _follow(self, body: Body, start: int, outputs: range, written: list[Operation]) -> None:
         """Write a body here whose results are the values numbered ``outputs``."""
         pairs = [*zip(body.results, outputs, strict=True)]
         for result, output in pairs:
@@ -432,9 +433,10 @@ class _Settling:
         self._next = start
         self._write(body, written)
         self._here = outer
-        self._next = outputs[0] if outputs else self._next
+        self._next = outputs.start
         for result in () if _raises(body) else body.results:
             self._note(self._settled(result))
+        self._next = outputs.stop
 
     def _condition(self, use: Plain, written: list[Operation]) -> tuple[Plain, bool]:
         """Return what stands for a condition, and whether it is the opposite that is written."""
