@@ -88,8 +88,10 @@ class _Rescripting:
     def scripted(self) -> Any:
         """Return the scripted model, None where torch.jit refuses all of it."""
         model = self._package.load()
-        for module in self._modules():
-            _leave_out_overloads(module)
+        constants = {each.__name__: _rewrite_for_compiler(each) for each in self._modules()}
+        for module in model.modules():
+            for name, value in constants.get(type(module).__module__, {}).items():
+                setattr(module, name, value)
         hooks = [*_hooks_of(model)]
         for class_ in {type(module) for module in model.modules()}:
             _name_as_archive(class_)
@@ -104,7 +106,12 @@ class _Rescripting:
             is_compiled = (source.owner, source.name.rpartition(".")[2]) in compiled
             if not is_compiled and source.function not in hooks:
                 torch_jit.compile_always(source.function)
-        return self._compiled(model)
+        return self._with_constants(self._compiled(model))
+
+    def _with_constants(self, scripted: Any) -> Any:
+        if scripted is not None:
+            torch_jit.let_be_constants(scripted, _ATTRIBUTE)
+        return scripted
 
     def _compiled(self, model: torch.nn.Module) -> Any:
         """Return a model with all methods that compile, None where torch.jit refuses all of it."""
@@ -200,12 +207,45 @@ class _Rescripting:
             yield from (source for source in self._functions if source.is_at(*place))
 
 
-def _leave_out_overloads(module: ModuleType) -> None:
-    """Let torch.jit read calls of operators without overloads, which it chooses by itself."""
+def _rewrite_for_compiler(module: ModuleType) -> Mapping[str, Any]:
+    """Let torch.jit read code of a module as it takes it; return the attributes that are read.
+
+    It chooses overloads by itself. Of tensors that are constants it only knows attributes.
+    """
     file = str(module.__file__)
-    lines = [_OVERLOAD.sub(r"\g<operator>", line) for line in linecache.getlines(file)]
+    lines = [line.encode() for line in linecache.getlines(file)]
+    constants = {
+        k: v for k, v in vars(module).items() if isinstance(v, torch.Tensor | torch.ScriptObject)
+    }
+    used: dict[str, Any] = {}
+    for name, owner in reversed(_names_in_methods(b"".join(lines))):
+        if name.id in constants:
+            line, attribute = lines[name.lineno - 1], f"{_ATTRIBUTE}{name.id}"
+            shown = f"{owner}.{attribute}".encode()
+            lines[name.lineno - 1] = line[: name.col_offset] + shown + line[name.end_col_offset :]
+            used[attribute] = constants[name.id]
+    written = [_OVERLOAD.sub(r"\g<operator>", line.decode()) for line in lines]
     # Without a time of its own, this is what the file holds for those who read its lines.
-    linecache.cache[file] = (0, None, lines, file)
+    linecache.cache[file] = (0, None, written, file)
+    return used
+
+
+def _names_in_methods(text: bytes) -> list[tuple[ast.Name, str]]:
+    """Return what the methods of classes name, in order, each with the name of the object."""
+    classes = (node for node in ast.parse(text).body if isinstance(node, ast.ClassDef))
+    methods = (node for class_ in classes for node in class_.body)
+    found = [
+        (name, method.args.args[0].arg)
+        for method in methods
+        if isinstance(method, ast.FunctionDef) and method.args.args
+        for name in ast.walk(method)
+        if isinstance(name, ast.Name) and isinstance(name.ctx, ast.Load)
+    ]
+    return sorted(found, key=lambda pair: (pair[0].lineno, pair[0].col_offset))
+
+
+_ATTRIBUTE: Final = "constant_in_code_"
+"""What names of attributes begin with that stand for constants."""
 
 
 def _methods(found: Any) -> Iterator[tuple[str, FunctionType]]:

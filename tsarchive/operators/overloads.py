@@ -17,9 +17,9 @@ from tsarchive.ir.schema import FunctionSchema, parse_schema_with
 from tsarchive.ir.types import CAPSULE, Type, VarType
 
 from .registry import class_names, entries_of, listed_versions, method_texts, schema_texts
-from .upgraders import OLDER_SCHEMAS
 
 _CLASS: Final = "__torch__."
+_OLDER: Final = "upgrader::"
 
 
 def overloads_of(name: str, version: str | None = None) -> tuple[FunctionSchema, ...]:
@@ -28,8 +28,10 @@ def overloads_of(name: str, version: str | None = None) -> tuple[FunctionSchema,
     ``version`` of torch, such as "2.13"; without one it is the newest that has the operator.
     Empty where there is none. What stands for an old operator has the schema that this had.
     """
-    if name in OLDER_SCHEMAS:
-        return (_parsed(OLDER_SCHEMAS[name]),)
+    if name.startswith(_OLDER):
+        from .upgraders import OLDER_SCHEMAS  # which no load takes
+
+        return tuple([_parsed(text) for key, text in OLDER_SCHEMAS.items() if key == name])
     return (*map(_parsed, schema_texts(name, version)), *builtins_of(name))
 
 
