@@ -177,10 +177,11 @@ def _taken_from(bodies: Iterable[Body]) -> Iterator[Plain]:
             yield from _taken_from(operation.bodies)
 
 
-def _is_condition(operation: Operation) -> bool:
-    """Return whether an operation only gives what its condition is."""
-    paths = [(body.operations, body.results) for body in operation.bodies]
-    return operation.operator == _IF and paths == [([], [_TRUE]), ([], [_FALSE])]
+def _gives_condition(branch: Operation, own: Sequence[int]) -> bool:
+    """Return whether all that an if gives by ``own`` results is what its condition is."""
+    is_idle = all(each.operator == _UNSET for body in branch.bodies for each in body.operations)
+    results = [[body.results[i] for i in own] for body in branch.bodies]
+    return is_idle and results == [[_TRUE], [_FALSE]]
 
 
 def _held(bodies: Iterable[Body]) -> Iterator[Plain]:
@@ -377,7 +378,7 @@ class _Settling:
             self._note(number)
         elif self._is_free(operation):
             self._note(operation)
-        elif self._passes_on(operation) or _is_condition(operation):
+        elif self._passes_on(operation):
             self._note(self._settled(operation.inputs[0]))
         elif operation.operator == _IF:
             self._if(operation, written)
@@ -395,29 +396,39 @@ class _Settling:
         written.append(operation._replace(inputs=inputs, bodies=bodies))
 
     def _if(self, branch: Operation, written: list[Operation]) -> None:
-        condition, is_opposite = self._condition(branch.inputs[0], written)
-        first = self._next
-        starts = [first, first + _count(branch.bodies[0])]
+        starts = [self._next, self._next + _count(branch.bodies[0])]
         end = starts[1] + _count(branch.bodies[1])
+        outputs = range(end, end + len(branch.outputs))
+        own = [i for i, output in enumerate(outputs) if output not in self._passed]
+        if _gives_condition(branch, own):
+            self._next = end
+            self._pass(outputs, self._settled(branch.inputs[0]))
+            return
+        condition, is_opposite = self._condition(branch.inputs[0], written)
         paths = [*zip(branch.bodies, starts, strict=True)]
         if is_opposite:
             paths.reverse()
         kept = [index for index, (body, _) in enumerate(paths) if _raises(body)][:1]
+        own = [] if kept else own
         bodies = [Body([], [], []), Body([], [], [])]
-        outputs = range(end, end + len(branch.outputs))
-        own = [i for i, output in enumerate(outputs) if output not in self._passed and not kept]
         for index in kept or range(len(paths)):
             body, self._next = paths[index]
             bodies[index] = self.body(body._replace(results=[body.results[i] for i in own]))
-        self._next = end
         types = [branch.outputs[i] for i in own]
         written.append(branch._replace(inputs=[condition], bodies=bodies, outputs=types))
+        self._next = end
         if kept:
             self._follow(*paths[1 - kept[0]], outputs, written)
-            return
+        else:
+            self._pass(outputs, None)
+
+    def _pass(self, outputs: range, own: _Settled | None) -> None:
+        """Note what a branch gives: what it passes on, and else ``own`` or values of its own."""
         for output in outputs:
             if output in self._passed:
                 self._note(self._settled(self._passed[output]))
+            elif own is not None:
+                self._note(own)
             else:
                 self._define(1)
 
