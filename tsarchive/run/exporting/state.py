@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
 
@@ -47,7 +47,7 @@ class Snapshot:
     def __init__(self, module: nn.Module, values: Sequence[Any]) -> None:
         self._found = dict(_attributes(module))
         for value in values:
-            if isinstance(value, (list, dict, ArchiveObject)):
+            if isinstance(value, (list, tuple, dict, ArchiveObject)):
                 self._found.update(_values(f"a {type(value).__name__} {id(value)}", value))
 
     def changed(self, after: Snapshot) -> list[str]:
@@ -73,6 +73,26 @@ def _attributes(module: nn.Module) -> Iterator[tuple[str, Any]]:
                 yield from _values(dotted, getattr(part, name, _ABSENT))
 
 
+def containers_in(values: Iterable[Any]) -> Iterator[Any]:
+    """Yield the lists and dicts in values, in other containers and in attributes, each time that
+    they are met."""
+    for value in values:
+        if isinstance(value, (list, dict)):
+            yield value
+        yield from containers_in(_items(value))
+
+
+def _items(value: Any) -> Iterable[Any]:
+    if isinstance(value, dict):
+        return value.values()
+    if isinstance(value, (list, tuple)):
+        return value
+    if not isinstance(value, ArchiveModule | ArchiveObject):
+        return ()
+    found = (getattr(value, name, None) for name in value.tsarchive_class.attributes)
+    return [each for each in found if not isinstance(each, nn.Module)]
+
+
 def _values(name: str, value: Any) -> Iterator[tuple[str, Any]]:
     if isinstance(value, nn.Module):
         return
@@ -84,9 +104,11 @@ def _values(name: str, value: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _kept(value: Any) -> Any:
-    """The value, of containers their items now."""
+    """The value, of containers their items now, and the attributes of objects in them."""
     if isinstance(value, dict):
         return [(_kept(key), _kept(item)) for key, item in value.items()]
+    if isinstance(value, ArchiveObject):
+        return [value, *map(_kept, _items(value))]
     return [_kept(item) for item in value] if isinstance(value, (list, tuple)) else value
 
 
