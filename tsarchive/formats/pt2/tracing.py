@@ -23,7 +23,7 @@ from tsarchive.run.exporting.branches import Branching
 from tsarchive.run.exporting.decisions import Recording, Replaying
 from tsarchive.run.exporting.packed import standing_for, standing_in, unmarked
 from tsarchive.run.exporting.quantized import Quantization
-from tsarchive.run.exporting.state import watching
+from tsarchive.run.exporting.state import keeping_tensors, watching
 from tsarchive.run.modules import ArchiveModule
 from tsarchive.run.operators import exporting
 from tsarchive.run.tracebacks import origin_of_error, place_of_error, with_user_lines
@@ -67,6 +67,7 @@ def _traced(
         exporting(deciding, quantization, flow=flow),
         standing_in(module, form, (given, named)) as stand,
         watching(module) as assigned,
+        keeping_tensors(module),
         _finishing(module, deciding),
         _without_dump(),
     ):

@@ -5,11 +5,17 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from itertools import chain
 from typing import Any, Final
 
-from torch import nn
+import torch
+from torch import Tensor, nn
+from torch.utils._pytree import tree_leaves
 
+from tsarchive.errors import UnsupportedError
 from tsarchive.run.modules import ArchiveModule, ArchiveObject
+
+from .watching import storage_of
 
 _PLAIN: Final = (bool, int, float, str, type(None))
 
@@ -39,6 +45,47 @@ def watching(module: nn.Module) -> Iterator[list[str]]:
     finally:
         for hook in hooks:
             hook.remove()
+
+
+@contextmanager
+def keeping_tensors(module: nn.Module) -> Iterator[None]:
+    """Leave tensors that are attributes, not parameters or buffers, as they are: a tracer writes
+    to them.
+
+    Raises UnsupportedError for one that is written and shares memory with a parameter or buffer,
+    which programs have apart.
+    """
+    kept = [
+        (name, tensor, tensor._version, tensor.detach().clone())
+        for name, tensor in _plain_tensors(module)
+    ]
+    written = []
+    try:
+        yield
+    finally:
+        written = [row for row in kept if row[1]._version != row[2]]
+        with torch.no_grad():
+            for _, tensor, _, before in written:
+                tensor.copy_(before)
+    own = {*map(storage_of, chain(module.parameters(), module.buffers()))}
+    for name, tensor, *_ in written:
+        if storage_of(tensor) in own:
+            raise UnsupportedError(
+                f"torch.export cannot export {type(module).__name__}: forward writes to {name}, "
+                "which shares memory with a parameter or buffer, and programs have them apart",
+                hint="Let the code write to the parameter or buffer itself",
+            )
+
+
+def _plain_tensors(module: nn.Module) -> Iterator[tuple[str, Tensor]]:
+    """Yield the names and values of tensors among attributes, and in containers and objects."""
+    pairs = chain(
+        module.named_parameters(remove_duplicate=False), module.named_buffers(remove_duplicate=False)
+    )
+    registered = {name for name, _ in pairs}
+    for name, value in _attributes(module):
+        if name not in registered:
+            yield from ((name, leaf) for leaf in tree_leaves(value) if isinstance(leaf, Tensor))
 
 
 class Snapshot:
