@@ -70,6 +70,13 @@ class Blocks:
             return type(value)([self.inside(item) for item in value])
         return value
 
+    def outside(self, value: Any) -> Any:
+        """The tensor that the code names, for the input of a graph that stands for it."""
+        if isinstance(value, Tensor):
+            for scope in reversed(self._scopes):
+                value = next((outer for outer, inner in scope.values() if inner is value), value)
+        return value
+
     def inside_all(self, values: Any) -> Any:
         """The same for the leaves of containers."""
         return tree_map(self.inside, values) if self._scopes else values

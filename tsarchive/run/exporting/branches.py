@@ -19,7 +19,7 @@ from torch.fx.experimental.proxy_tensor import get_proxy_mode
 from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols, statically_known_true
 from torch.utils._pytree import tree_flatten, tree_leaves, tree_map, tree_unflatten
 
-from tsarchive.errors import ScriptError, UnsupportedError
+from tsarchive.errors import UnsupportedError
 from tsarchive.run.operators import (
     BlockFunction,
     Branch,
@@ -35,7 +35,7 @@ from .blocks import Blocks, Tried, as_input, symbols_in, without_aliases, writte
 from .joining import Joint, MisfitError, RaisesError
 from .loops import looped
 from .truths import Truth, as_tensor, kind_of, on_truths, truth_of
-from .watching import storage_of, untraced
+from .watching import storage_of
 
 if TYPE_CHECKING:
     from tsarchive.ir.schema import FunctionSchema
@@ -62,9 +62,10 @@ class Branching:
         self._blocks = Blocks(module)
 
     def __call__(self, schema: FunctionSchema, run: Run, *given: Any, **named: Any) -> Any:
-        is_deep = find_native(schema) is None  # natives may keep or change lists
-        given = tuple(self._blocks.inside(value, deep=is_deep) for value in given)
-        named = {key: self._blocks.inside(value, deep=is_deep) for key, value in named.items()}
+        is_native = find_native(schema) is not None  # and may keep or change lists
+        if not (is_native and any(isinstance(value, (list, dict)) for value in given[:1])):
+            given = tuple(self._blocks.inside(value, deep=not is_native) for value in given)
+            named = {k: self._blocks.inside(v, deep=not is_native) for k, v in named.items()}
         self._check_writes(schema, given, named)
         self._check_layout(schema)
         found = truth_of(schema, given, named)
@@ -77,7 +78,7 @@ class Branching:
         result = run(*given, **named)
         if schema.name in _SHARING and self._blocks.laid_anew:
             self._blocks.note_copies((given[0], result))
-        return result
+        return self._blocks.outside(result)
 
     def finish(self, _module: Any, _given: Any, result: Any) -> Any:
         """The result of the call, a forward hook: bools of tensors are these tensors, as torch
@@ -319,5 +320,3 @@ _SHARING: Final = frozenset({"aten::contiguous", "aten::reshape", "aten::flatten
 
 def _predicate(condition: Any) -> Any:
     return condition.tensor if isinstance(condition, Truth) else condition
-
-

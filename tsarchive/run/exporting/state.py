@@ -12,10 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves
 
-from tsarchive.errors import UnsupportedError
 from tsarchive.run.modules import ArchiveModule, ArchiveObject
-
-from .watching import storage_of
 
 _PLAIN: Final = (bool, int, float, str, type(None))
 
@@ -50,42 +47,21 @@ def watching(module: nn.Module) -> Iterator[list[str]]:
 @contextmanager
 def keeping_tensors(module: nn.Module) -> Iterator[None]:
     """Leave tensors that are attributes, not parameters or buffers, as they are: a tracer writes
-    to them.
-
-    Raises UnsupportedError for one that is written and shares memory with a parameter or buffer,
-    which programs have apart.
-    """
-    kept = [
-        (name, tensor, tensor._version, tensor.detach().clone())
-        for name, tensor in _plain_tensors(module)
-    ]
-    written = []
+    to them."""
+    registered = chain(
+        module.named_parameters(remove_duplicate=False), module.named_buffers(remove_duplicate=False)
+    )
+    state = {name for name, _ in registered}
+    leaves = tree_leaves([value for name, value in _attributes(module) if name not in state])
+    tensors = [leaf for leaf in leaves if isinstance(leaf, Tensor)]
+    kept = [(tensor, tensor._version, tensor.detach().clone()) for tensor in tensors]
     try:
         yield
     finally:
-        written = [row for row in kept if row[1]._version != row[2]]
         with torch.no_grad():
-            for _, tensor, _, before in written:
-                tensor.copy_(before)
-    own = {*map(storage_of, chain(module.parameters(), module.buffers()))}
-    for name, tensor, *_ in written:
-        if storage_of(tensor) in own:
-            raise UnsupportedError(
-                f"torch.export cannot export {type(module).__name__}: forward writes to {name}, "
-                "which shares memory with a parameter or buffer, and programs have them apart",
-                hint="Let the code write to the parameter or buffer itself",
-            )
-
-
-def _plain_tensors(module: nn.Module) -> Iterator[tuple[str, Tensor]]:
-    """Yield the names and values of tensors among attributes, and in containers and objects."""
-    pairs = chain(
-        module.named_parameters(remove_duplicate=False), module.named_buffers(remove_duplicate=False)
-    )
-    registered = {name for name, _ in pairs}
-    for name, value in _attributes(module):
-        if name not in registered:
-            yield from ((name, leaf) for leaf in tree_leaves(value) if isinstance(leaf, Tensor))
+            for tensor, version, before in kept:
+                if tensor._version != version:
+                    tensor.copy_(before)
 
 
 class Snapshot:
