@@ -49,11 +49,12 @@ def keeping_tensors(module: nn.Module) -> Iterator[None]:
     """Leave tensors that are attributes, not parameters or buffers, as they are: a tracer writes
     to them."""
     registered = chain(
-        module.named_parameters(remove_duplicate=False), module.named_buffers(remove_duplicate=False)
+        module.named_parameters(remove_duplicate=False),
+        module.named_buffers(remove_duplicate=False),
     )
     state = {name for name, _ in registered}
     leaves = tree_leaves([value for name, value in _attributes(module) if name not in state])
-    tensors = [leaf for leaf in leaves if isinstance(leaf, Tensor)]
+    tensors = [leaf for leaf in leaves if isinstance(leaf, Tensor) and not leaf.is_inference()]
     kept = [(tensor, tensor._version, tensor.detach().clone()) for tensor in tensors]
     try:
         yield
