@@ -256,7 +256,7 @@ class _Source:
             return program
         if not self.outputs:
             raise UnsupportedError(
-                "the program has no results, and ONNX has programs that compute some alone",
+                "the program has no results, and a program of ONNX has to have some",
                 hint="Let forward return a tensor; a .pt2 archive holds the program as it is",
             )
         if all(output.is_constant for output in self.outputs):
