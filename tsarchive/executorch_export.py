@@ -12,6 +12,7 @@ import copy
 import importlib
 import io
 import os
+import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -68,11 +69,17 @@ def lower(
         try:
             return _lowered(methods, partitioners, data_name)
         except Exception as error:  # the package raises errors of many unrelated classes
-            message = str(error).strip().partition("\n")[0]
             raise UnsupportedError(
-                f"executorch cannot lower the program: {type(error).__name__}: {message}",
+                f"executorch cannot lower the program: {type(error).__name__}: {_told(error)}",
                 hint="The traceback of its cause tells where it stopped",
             ) from error
+
+
+def _told(error: Exception) -> str:
+    """The first line of an error; of one without a text, the line of code that raised it."""
+    first = str(error).strip().partition("\n")[0]
+    frames = traceback.extract_tb(error.__traceback__)
+    return first or f"{frames[-1].line} in {frames[-1].name}"
 
 
 def require_package() -> None:

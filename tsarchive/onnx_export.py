@@ -22,6 +22,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import torch
+from torch._ops import HigherOrderOperator
 from torch.export.graph_signature import (
     ConstantArgument,
     ExportGraphSignature,
@@ -253,7 +254,12 @@ class _Source:
         program = self.program
         if self.outputs and not any(output.is_constant for output in self.outputs):
             return program
-        if all(output.is_constant for output in self.outputs):  # as of no results
+        if not self.outputs:
+            raise UnsupportedError(
+                "the program has no results, and a program of ONNX has to have some",
+                hint="Let forward return a tensor; a .pt2 archive holds the program as it is",
+            )
+        if all(output.is_constant for output in self.outputs):
             raise UnsupportedError(
                 "all results of the program are constants, and ONNX has tensors alone",
                 hint="A .pt2 archive holds such results",
@@ -513,7 +519,7 @@ def _translated(program: ExportedProgram, opset: int | None) -> Any:
         try:
             made = torch.onnx.export(program, dynamo=True, opset_version=opset, verbose=False)
         except Exception as error:  # torch.onnx raises errors of many unrelated classes
-            raise _refusal(error) from error
+            raise _refusal(error, program) from error
     assert made is not None
     written = made.model.opset_imports[_ONNX_DOMAIN]
     if opset is not None and written != opset:
@@ -524,11 +530,16 @@ def _translated(program: ExportedProgram, opset: int | None) -> Any:
     return made
 
 
-def _refusal(error: Exception) -> UnsupportedError:
+def _refusal(error: Exception, program: ExportedProgram) -> UnsupportedError:
     """Return the error for what torch.onnx cannot translate, with the operator and its line."""
     node = _failing_node(error)
     reason = str(_first_cause(error)).strip().partition("\n")[0].rstrip(".")
     hint = "Another opset may have it; a .pt2 archive holds the program as it is"
+    if any(isinstance(each.target, HigherOrderOperator) for each in program.graph.nodes):
+        hint = (
+            "With the argument specialize, the program is that of the example, without branches "
+            "and loops; a .pt2 archive holds it as it is"
+        )
     if node is None:
         return UnsupportedError(f"torch.onnx cannot translate the program: {reason}", hint=hint)
     location = _location(node.meta.get("stack_trace"))

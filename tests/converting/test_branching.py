@@ -225,10 +225,95 @@ class Swapped(Net):
         return a, b
 
 
+class BufferOfBoth(Net):
+    """Both sides and a loop write to a buffer, and assign it."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        if bool(x.sum() > 0):
+            self.total += 1
+        else:
+            self.total.sub_(x)
+        n = 0
+        while bool(self.total.sum() < 9) and n < 3:
+            self.total += x.abs()
+            n += 1
+        return x + self.total
+
+
+class AssignsItem(Net):
+    def forward(self, x: Tensor) -> tuple[Tensor, list[Tensor]]:
+        found = [x * 1, x]
+        if bool(x.sum() > 0):
+            found[0] += 1
+        return found[0] * 2, found
+
+
+class NumbersInLists(Net):
+    """Floats of tensors are in a list and a dict, which branches and loops take."""
+
+    def forward(self, x: Tensor) -> tuple[Tensor, list[float]]:
+        most, named = [float(x.max()), 2.0], {"a": float(x.min())}
+        y = x * most[0] if bool(x.sum() > 0) else x - most[0] * most[1]
+        n = 0
+        while bool(y.sum().abs() < 100) and n < 3:
+            y = y * most[0] + named["a"]
+            n += 1
+            if bool(y.sum() > 3):
+                y = y - most[0]
+        return y, most
+
+
+class RaisesInOneSide(Net):
+    """What an exception of a side tells of a number does not hold elsewhere."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        count = int(x.abs().sum())
+        if bool(x.sum() > 0):
+            if count <= 1:
+                raise ValueError("few")
+            y = x * count
+        else:
+            y = x * 2
+        return y + 1 if count > 1 else y - 1
+
+
+class AttributeOfTensor(Net):
+    """A tensor that is an attribute, no buffer, and that an export must not change."""
+
+    def __init__(self):
+        super().__init__()
+        self.seen = torch.zeros(2)
+        self.kept = [torch.zeros(2)]
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.kept[0].add_(2)
+        if bool(x.sum() > 0):
+            self.seen.add_(1)
+        return x + self.seen + self.kept[0]
+
+
+class AsksBefore(Net):
+    """A layout that is asked for where no branch decides it."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = x * x.stride(0) if x.is_contiguous() else x
+        return y + 1 if bool(x.sum() > 0) else y - 1
+
+
+class ListsAlike(Net):
+    """Either of two lists, that nothing writes to later."""
+
+    def forward(self, x: Tensor) -> tuple[Tensor, list[Tensor]]:
+        one, two = [x, x + 1], [x * 2, x]
+        found = one if bool(x.sum() > 0) else two
+        return found[0] - one[1], found
+
+
 CASES = [
     Parameters, OneAssigns, WritesToOwn, WritesToBuffer, WritesToArgument, Elif, Logic, Alike,
     Lists, Layouts, Constant, Called, While, WhileInPlace, Turns, Break, ReturnsInside,
-    BranchInLoop, Raises, Captured, Swapped,
+    BranchInLoop, Raises, Captured, Swapped, BufferOfBoth, AssignsItem, NumbersInLists,
+    RaisesInOneSide, AttributeOfTensor, AsksBefore, ListsAlike,
 ]  # fmt: skip
 INPUTS = [[1.0, 1.5], [-1.0, -1.0], [2.0, 0.0], [0.05, -0.3], [-9.0, -7.0], [9.0, -1.0]]
 
@@ -260,7 +345,7 @@ def test_both_sides_are_in_the_program(make, tmp_path):
     notes, path = [], tmp_path / "net.pt2"
     program = tsarchive.to_exported_program(mine, (torch.tensor(INPUTS[0]),), told=notes.append)
     assert held(program)
-    assert all(make is Raises and note.kind == "decision" for note in notes)
+    assert all(make in (Raises, RaisesInOneSide) and note.kind == "decision" for note in notes)
     tsarchive.save(program, path)
     tsarchive.convert(path, tmp_path / "back.pt")
     runs = [
@@ -445,6 +530,205 @@ class TwoNames(Net):
         return y + z
 
 
+class ViewsOfOne(Net):
+    def forward(self, x: Tensor) -> Tensor:
+        z = x * 2
+        y = z[0] if bool(x.sum() > 0) else z[1]
+        z.add_(10)
+        return y
+
+
+class ViewsOfNew(Net):
+    """Two results of a side are on one memory."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        if bool(x.sum() > 0):
+            z = x + 1
+            y = z[0]
+        else:
+            z = x - 1
+            y = z[1]
+        y.add_(10)
+        return z
+
+
+class CopyOfCopy(Net):
+    def forward(self, x: Tensor) -> Tensor:
+        z = x * 3
+        y = x - 1
+        if bool(x.sum() > -50):
+            y = z if bool(x.sum() > 0) else z + 1
+        y.add_(1)
+        return z
+
+
+class EitherList(Net):
+    def forward(self, x: Tensor) -> Tensor:
+        one, two = [1, 2], [3, 4]
+        found = one if bool(x.sum() > 0) else two
+        found[0] = 10
+        return x * one[0] + two[0]
+
+
+class EitherDict(Net):
+    def forward(self, x: Tensor) -> Tensor:
+        one, two = {"a": 1}, {"a": 2}
+        found = one if bool(x.sum() > 0) else two
+        found["a"] = 10
+        return x * one["a"] + two["a"]
+
+
+class ListsInTuples(Net):
+    def forward(self, x: Tensor) -> Tensor:
+        one, two = [1.0], [2.0]
+        found = (one, two) if bool(x.sum() > 0) else (two, one)
+        found[0][0] = 10.0
+        return x * one[0] + two[0]
+
+
+class AppendsToOriginal(Net):
+    def forward(self, x: Tensor) -> Tensor:
+        one = [x]
+        found = one if bool(x.sum() > 0) else [x + 1]
+        one.append(x * 3)
+        return x + len(found)
+
+
+class TwoNamesOfNew(Net):
+    """Both sides make a list and give it twice."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        if bool(x.sum() > 0):
+            found = [x]
+            both = (found, found)
+        else:
+            found = [x + 1]
+            both = (found, found)
+        found.append(x)
+        return x + len(both[0])
+
+
+class AppendsInTuple(Net):
+    def forward(self, x: Tensor) -> Tensor:
+        found = [1]
+        both = (found, 2)
+        if bool(x.sum() > 0):
+            both[0].append(1)
+        return x * len(found)
+
+
+def seventh(items: list[int]) -> int:
+    return items[7]
+
+
+class AppendsAndRaises(Net):
+    def forward(self, x: Tensor) -> Tensor:
+        found = [0]
+        y = x
+        if bool(x.sum() > 5):
+            found.append(1)
+            y = x * seventh(found)
+        return y * len(found)
+
+
+class AppendsBeforeRaise(Net):
+    def forward(self, x: Tensor) -> Tensor:
+        found = [1]
+        if bool(x.sum() > 5):
+            found.append(2)
+            raise ValueError("too large")
+        return x * len(found)
+
+
+class AssignsAndRaises(Assigns):
+    def forward(self, x: Tensor) -> Tensor:
+        y = x
+        if bool(x.sum() > 5):
+            self.calls = 5
+            y = x * seventh([1])
+        return y * self.calls
+
+
+class AsksLayout(Net):
+    def forward(self, x: Tensor) -> tuple[Tensor, int]:
+        z = torch.outer(x, x)
+        y = z.t() if bool(x.sum() > 0) else z
+        return y, y.stride(0)
+
+
+class AsksInLoop(Net):
+    def forward(self, x: Tensor) -> Tensor:
+        z = torch.outer(x, x + 1)
+        n = 0
+        while bool(z.sum() < 20) and n < 3:
+            n += z.stride(0)
+            z = (z + 2).t()
+        return z * n
+
+
+class CopiesOrShares(Net):
+    """A copy or the tensor itself, as a layout has it that a branch decides."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        z = torch.outer(x, x + 1)
+        y = (z + 1).t() if bool(x.sum() > 0) else z + 2
+        y.contiguous().add_(1)
+        return y
+
+
+class ViewAfterLoop(Net):
+    def forward(self, x: Tensor) -> Tensor:
+        z, n = x * 2, 0
+        y = x[0]
+        while bool(y < 30) and n < 2:
+            y = z[n]
+            n += 1
+        z.add_(10)
+        return y
+
+
+class ListOfTurn(Net):
+    """The first turn writes to a list that has another name."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        one, n = [1], 0
+        found = one
+        while bool(x.sum() < 20) and n < 3:
+            found[0] = n
+            found = [n * 2]
+            x = x + 10
+            n += 1
+        return x + one[0]
+
+
+class ListAfterLoop(Net):
+    def forward(self, x: Tensor) -> Tensor:
+        one, two = [1], [2]
+        while bool(x.sum() < 20):
+            one = two
+            x = x + 10
+        two[0] = 7
+        return x + one[0]
+
+
+class SharesBuffer(Net):
+    """A tensor is a buffer and an attribute."""
+
+    def __init__(self):
+        super().__init__()
+        self.same = self.total
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.total.add_(2)
+        return x + self.same
+
+
+class SharesAttribute(SharesBuffer):
+    def forward(self, x: Tensor) -> Tensor:
+        self.same.add_(2)
+        return x + self.total
+
+
 MISFITS = {
     Ranks: r"for true it gives float32\[2\], for false float32\[\]",
     Texts: "for true it gives 'bc', for false 'a'",
@@ -456,6 +740,24 @@ MISFITS = {
     WritesAfterLoop: "writes to a tensor that is one or another",
     TwoNames: "writes to one of several tensors on the same memory",
     GrowsList: "its body changes a list",
+    ViewsOfOne: "writes to a tensor that is one or another",
+    ViewsOfNew: "writes to a tensor that is one or another",
+    CopyOfCopy: "writes to a tensor that is one or another",
+    EitherList: "writes to a list that is one or another",
+    EitherDict: "writes to a dict that is one or another",
+    ListsInTuples: "writes to a list that is one or another",
+    AppendsToOriginal: "writes to a list that is one or another",
+    TwoNamesOfNew: "writes to a list that is one or another",
+    AppendsInTuple: "the branch for true changes a list",
+    AppendsAndRaises: "the branch for true changes a list",
+    AppendsBeforeRaise: "the branch that raises changes a list",
+    AssignsAndRaises: "the branch for true changes calls",
+    AsksLayout: "asks for a layout, which the value of a tensor decides at",
+    AsksInLoop: "in a layout of its own, and the code asks for one",
+    CopiesOrShares: "writes to a tensor that is one or another",
+    ViewAfterLoop: "writes to a tensor that is one or another",
+    ListOfTurn: "writes to a list that is one or another",
+    ListAfterLoop: "writes to a list that is one or another",
 }
 
 
@@ -469,3 +771,13 @@ def test_what_a_program_cannot_hold_is_refused(make):
     assert not hasattr(mine, "calls") or mine.calls == 0
     specialized = tsarchive.to_exported_program(mine, (torch.ones(2),), specialize=True)
     assert not held(specialized)
+
+
+@pytest.mark.parametrize("make", [SharesBuffer, SharesAttribute])
+@pytest.mark.parametrize("specialize", [False, True])
+def test_writes_to_a_buffer_that_is_an_attribute_are_refused(make, specialize):
+    _, mine = both_of(torch.jit.script(make()))
+    with pytest.raises(tsarchive.UnsupportedError, match="a program has them apart") as info:
+        tsarchive.to_exported_program(mine, (torch.ones(2),), specialize=specialize)
+    assert "test_branching.py:" in str(info.value)
+    assert equal(mine.total, torch.zeros(2))

@@ -304,6 +304,13 @@ def test_results_that_are_constants_alone(tmp_path):
         tsarchive.convert(program, tmp_path / "net.onnx")
 
 
+def test_programs_without_results(tmp_path):
+    program = torch.export.export(network(lambda self, x: ()), (ROWS,))
+    with pytest.raises(tsarchive.UnsupportedError, match="the program has no results") as info:
+        tsarchive.convert(program, tmp_path / "net.onnx")
+    assert "Let forward return a tensor" in info.value.hint
+
+
 def test_programs_are_left_as_they_are(tmp_path):
     program, args = program_of("constants among results")
     before = program.graph_module.print_readable(print_output=False)

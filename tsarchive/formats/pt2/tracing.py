@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 
 import torch
 from torch.export import ExportedProgram
-from torch.fx import GraphModule
+from torch.fx import GraphModule, Node
 from torch.utils import _pytree as pytree
 
 from tsarchive.errors import ArchiveError, CallError, UnsupportedError
@@ -23,12 +23,13 @@ from tsarchive.run.exporting.branches import Branching
 from tsarchive.run.exporting.decisions import Recording, Replaying
 from tsarchive.run.exporting.packed import standing_for, standing_in, unmarked
 from tsarchive.run.exporting.quantized import Quantization
-from tsarchive.run.exporting.state import watching
+from tsarchive.run.exporting.state import keeping_tensors, watching
+from tsarchive.run.exporting.watching import storage_of
 from tsarchive.run.modules import ArchiveModule
 from tsarchive.run.operators import exporting
 from tsarchive.run.tracebacks import origin_of_error, place_of_error, with_user_lines
 
-from .metadata import without_runner
+from .metadata import user_line, without_runner
 
 
 class Traced(NamedTuple):
@@ -67,6 +68,7 @@ def _traced(
         exporting(deciding, quantization, flow=flow),
         standing_in(module, form, (given, named)) as stand,
         watching(module) as assigned,
+        keeping_tensors(module),
         _finishing(module, deciding),
         _without_dump(),
     ):
@@ -77,6 +79,7 @@ def _traced(
     _check_text(module, program)
     _drop_empty_regions(program.graph_module)
     _tell_user_lines(program)
+    _check_memory(program)
     notes = [*_argument_notes(module, arguments, keywords, form)]
     notes += _quantized_notes(quantization, stand.results)
     notes += [_lost(name) for name in assigned]
@@ -145,6 +148,45 @@ def _check_text(module: ArchiveModule, program: ExportedProgram) -> None:
             hint="Names of tensors and strings among the arguments become Python code there: "
             "rename what is a keyword, and leave out quotes and line breaks",
         ) from error
+
+
+def _check_memory(program: ExportedProgram) -> None:
+    """Raise UnsupportedError for a write to memory that a parameter or buffer shares with a
+    constant: programs have these apart."""
+    shared = _sharing_inputs(program)
+    for node in program.graph.nodes if shared else ():
+        if _writes(node) and _base_of(node).name in shared:
+            line = user_line(node.meta.get("stack_trace") or "")
+            where = "" if line is None else f" at {line.location}"
+            raise UnsupportedError(
+                f"torch.export cannot export the write{where}: the tensor is an attribute, and a "
+                "parameter or buffer as well, and a program has them apart",
+                hint="Let the attribute be a buffer, or give it a memory of its own",
+            )
+
+
+def _sharing_inputs(program: ExportedProgram) -> set[str]:
+    """The names of inputs for parameters, buffers and constants on the same memory."""
+    signature = program.graph_signature
+    constants = signature.inputs_to_lifted_tensor_constants
+    state = signature.inputs_to_parameters | signature.inputs_to_buffers
+    values = {**program.constants, **program.state_dict}
+    tensors = [(key, values.get(name)) for key, name in (state | constants).items()]
+    memory = {key: storage_of(value) for key, value in tensors if isinstance(value, torch.Tensor)}
+    shared = {memory.get(key) for key in state} & {memory.get(key) for key in constants}
+    return {key for key, value in memory.items() if value in shared}
+
+
+def _writes(node: Node) -> bool:
+    schema = getattr(node.target, "_schema", None)
+    return schema is not None and schema.is_mutable
+
+
+def _base_of(node: Node) -> Node:
+    """The input of a program that an operator writes to, itself or by way of views."""
+    while node.op == "call_function" and node.args and isinstance(node.args[0], Node):
+        node = node.args[0]
+    return node
 
 
 def _recorded(

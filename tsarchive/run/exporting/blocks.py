@@ -22,9 +22,9 @@ from tsarchive.run.tracebacks import calling_place
 
 from .affine import affine_of, marked
 from .joining import MisfitError, RaisesError
-from .state import Snapshot
+from .state import Snapshot, containers_in
 from .truths import Truth, as_tensor, from_tensor, kind_of
-from .watching import Watch, storage_of, untraced
+from .watching import Watch, is_in_order, storage_of, untraced
 
 
 class Tried(NamedTuple):
@@ -38,13 +38,16 @@ class Tried(NamedTuple):
 class Blocks:
     """The blocks of one export that are tried or traced, the outermost first.
 
-    ``copied`` has the memory of tensors that may be copies of each other in the program alone, and
-    the place that decides it.
+    ``laid_anew`` is the place of the last results that the program lays out in another way than the
+    code, empty without any.
     """
 
     def __init__(self, module: nn.Module) -> None:
-        self.copied: dict[Any, str] = {}
+        self.laid_anew = ""
+        self._asks_layout = False
         self._module = module
+        self._copied: dict[Any, tuple[Any, str]] = {}
+        self._numbers: dict[int, tuple[Any, Tensor]] = {}
         self._scopes: list[dict[int, tuple[Tensor, Tensor]]] = []
         self._watches: list[Watch] = []
 
@@ -61,8 +64,17 @@ class Blocks:
             return value
         if isinstance(value, Truth):
             return Truth(self.inside(value.tensor))
+        if isinstance(value, _LENT) and self.is_within and id(value) in self._numbers:
+            return from_tensor(self.inside(self._numbers[id(value)][1]), kind_of(value))
         if deep and self._scopes and type(value) in (list, tuple):
             return type(value)([self.inside(item) for item in value])
+        return value
+
+    def outside(self, value: Any) -> Any:
+        """The tensor that the code names, for the input of a graph that stands for it."""
+        if isinstance(value, Tensor):
+            for scope in reversed(self._scopes):
+                value = next((outer for outer, inner in scope.values() if inner is value), value)
         return value
 
     def inside_all(self, values: Any) -> Any:
@@ -71,7 +83,10 @@ class Blocks:
 
     def lent(self, values: Sequence[Any]) -> Callable[[], list[Any]]:
         """A function that gives values inside of a block: tracers know floats and bools of tensors
-        in one graph alone, so these go in as tensors."""
+        in one graph alone, so these go in as tensors. Those in lists do where they are used."""
+        for leaf in tree_leaves([value for value in values if isinstance(value, _NESTING)]):
+            if isinstance(leaf, _LENT) and id(leaf) not in self._numbers:
+                self._numbers[id(leaf)] = leaf, as_tensor(leaf, kind_of(leaf))
         kinds = [kind_of(value) if isinstance(value, _LENT) else None for value in values]
         pairs = [*zip(values, kinds, strict=True)]
         held = [value if kind is None else as_tensor(value, kind) for value, kind in pairs]
@@ -90,8 +105,10 @@ class Blocks:
         """Run a block outside of the graph; ``own`` are tensors that are not from outside.
 
         Raises RaisesError for an exception of the code, MisfitError for what a graph cannot do, to
-        what the block ``used`` as well.
+        what the block ``used`` as well, also before an exception.
         """
+        raised: Exception | None = None
+        results: Any = ()
         before = Snapshot(self._module, used)
         watch = Watch()
         watch.make([*own])
@@ -99,13 +116,17 @@ class Blocks:
         try:
             with untraced(), watch:
                 results = block()
-        except ScriptError as error:
-            raise RaisesError(f"{name} raises an exception: {error}") from error
+        except Exception as error:  # after which the same is asked
+            raised = error
         finally:
             self._watches.pop()
         changed = before.changed(Snapshot(self._module, used))
         if changed:
             raise MisfitError(f"{name} changes {', '.join(changed)}")
+        if isinstance(raised, ScriptError):
+            raise RaisesError(f"{name} raises an exception: {raised}") from raised
+        if raised is not None:
+            raise raised
         results = self.inside_all(results)
         for leaf in tree_leaves(results):
             watch.note(leaf.tensor if isinstance(leaf, Truth) else leaf)
@@ -129,9 +150,42 @@ class Blocks:
         finally:
             self._scopes.pop()
 
-    def note_copies(self, tensors: Iterable[Tensor]) -> None:
-        """Remember tensors that the program may have as copies where the code has one tensor."""
-        self.copied |= dict.fromkeys(map(storage_of, tensors), calling_place() or "a branch")
+    def note_copies(self, values: Iterable[Any]) -> None:
+        """Remember tensors, lists and dicts that the program may have as copies where the code has
+        one."""
+        place = calling_place() or "a branch"
+        self._copied |= {_memory_of(value): (value, place) for value in values}
+
+    def copied_at(self, value: Any) -> str:
+        """The place that decides which of its copies a value is, empty for one without copies."""
+        return self._copied.get(_memory_of(value), (value, ""))[1]
+
+    def note_containers(self, *values: Any) -> None:
+        """The same for all lists and dicts in values."""
+        self.note_copies(containers_in(values))
+
+    def known(self, values: Sequence[Any]) -> set[int]:
+        """The ids of the lists and dicts in values, and of those of the module."""
+        return {*map(id, containers_in([*values, *self._module.modules()]))}
+
+    def ask_layout(self) -> None:
+        """Tell that the code asks how a tensor is laid out."""
+        self._asks_layout = True
+
+    def lay_anew(self, tensors: Iterable[Any]) -> None:
+        """Tell of tensors of the code that the program lays out in order.
+
+        Raises MisfitError where the code has asked for layouts.
+        """
+        if all(map(is_in_order, tensors)):
+            return
+        self.laid_anew = calling_place() or "a branch"
+        if self._asks_layout:
+            raise MisfitError("it gives a tensor in a layout of its own, and the code asks for one")
+
+
+def _memory_of(value: Any) -> Any:
+    return storage_of(value) if isinstance(value, Tensor) else id(value)
 
 
 def _keep_marks(outer: Tensor, inner: Tensor) -> None:
@@ -176,7 +230,8 @@ def symbols_in(values: Sequence[Any], inputs: Iterable[Tensor]) -> list[torch.Sy
 
 
 _LENT: Final = (torch.SymFloat, torch.SymBool)
-_HOLDING: Final = (list, tuple, dict, Tensor, torch.SymInt)
+_NESTING: Final = (list, tuple, dict)
+_HOLDING: Final = (*_NESTING, Tensor, torch.SymInt)
 
 
 def without_aliases(results: Sequence[Tensor], inputs: Iterable[Any]) -> tuple[Tensor, ...]:

@@ -19,7 +19,7 @@ from torch.fx.experimental.proxy_tensor import get_proxy_mode
 from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols, statically_known_true
 from torch.utils._pytree import tree_flatten, tree_leaves, tree_map, tree_unflatten
 
-from tsarchive.errors import ScriptError, UnsupportedError
+from tsarchive.errors import UnsupportedError
 from tsarchive.run.operators import (
     BlockFunction,
     Branch,
@@ -35,7 +35,7 @@ from .blocks import Blocks, Tried, as_input, symbols_in, without_aliases, writte
 from .joining import Joint, MisfitError, RaisesError
 from .loops import looped
 from .truths import Truth, as_tensor, kind_of, on_truths, truth_of
-from .watching import storage_of, untraced
+from .watching import storage_of
 
 if TYPE_CHECKING:
     from tsarchive.ir.schema import FunctionSchema
@@ -62,10 +62,12 @@ class Branching:
         self._blocks = Blocks(module)
 
     def __call__(self, schema: FunctionSchema, run: Run, *given: Any, **named: Any) -> Any:
-        is_deep = find_native(schema) is None  # natives may keep or change lists
-        given = tuple(self._blocks.inside(value, deep=is_deep) for value in given)
-        named = {key: self._blocks.inside(value, deep=is_deep) for key, value in named.items()}
+        is_native = find_native(schema) is not None  # and may keep or change lists
+        if not (is_native and any(isinstance(value, (list, dict)) for value in given[:1])):
+            given = tuple(self._blocks.inside(value, deep=not is_native) for value in given)
+            named = {k: self._blocks.inside(v, deep=not is_native) for k, v in named.items()}
         self._check_writes(schema, given, named)
+        self._check_layout(schema)
         found = truth_of(schema, given, named)
         if found is not None:
             return found
@@ -73,7 +75,10 @@ class Branching:
             return on_truths(schema, run, given, named)
         if schema.full_name in _OF_LISTS and self._blocks.is_within:
             return _of_items(run, given, named)
-        return run(*given, **named)
+        result = run(*given, **named)
+        if schema.name in _SHARING and self._blocks.laid_anew:
+            self._blocks.note_copies((given[0], result))
+        return self._blocks.outside(result)
 
     def finish(self, _module: Any, _given: Any, result: Any) -> Any:
         """The result of the call, a forward hook: bools of tensors are these tensors, as torch
@@ -85,18 +90,28 @@ class Branching:
 
     def _check_writes(self, schema: FunctionSchema, given: Sequence[Any], named: Any) -> None:
         """Refuse to write to what a branch has copied, or to its copy."""
-        if not self._blocks.copied:
-            return
         pairs = [*zip(schema.arguments, given, strict=False)]
         pairs += [(argument, named.get(argument.name)) for argument in schema.arguments]
         written = [value for argument, value in pairs if argument.is_write]
         for value in written if find_native(schema) is not None else tree_leaves(written):
-            place = isinstance(value, Tensor) and self._blocks.copied.get(storage_of(value))
+            place = self._blocks.copied_at(value)
             if place:
+                kind = "tensor" if isinstance(value, Tensor) else type(value).__name__
                 raise self._refusal(
-                    f"{schema.full_name} writes to a tensor that is one or another, "
+                    f"{schema.full_name} writes to a {kind} that is one or another, "
                     f"as the value of a tensor decides at {place}"
                 )
+
+    def _check_layout(self, schema: FunctionSchema) -> None:
+        """Refuse to ask for the layout of tensors where a program may have another."""
+        if schema.name not in _OF_LAYOUT:
+            return
+        self._blocks.ask_layout()
+        if self._blocks.laid_anew:
+            raise self._refusal(
+                f"{schema.full_name} asks for a layout, which the value of a tensor decides at "
+                f"{self._blocks.laid_anew}"
+            )
 
     def choose(self, branch: Branch) -> Operands:
         """Return the results of one side where the tracer knows which, else of either.
@@ -107,9 +122,9 @@ class Branching:
         branch = branch._replace(condition=known)
         if isinstance(known, bool):
             return branch.side(known)(*branch.operands)
-        if branch.raising is not None:
-            return self._other(branch, raising=branch.raising)
         try:
+            if branch.raising is not None:
+                return self._other(branch, raising=branch.raising)
             return self._either(branch)
         except MisfitError as error:
             raise self._refusal(
@@ -164,16 +179,29 @@ class Branching:
 
     def _other(self, branch: Branch, *, raising: bool) -> Operands:
         """Assert that a condition is not the one with which a side raises; run the other side."""
-        message = _message(branch.side(raising), branch.operands)
+        message = self._message(branch.side(raising), branch.operands)
         self.assertions[message, calling_place()] = None
         condition = branch.condition
-        if isinstance(condition, Truth):
-            holds = condition.tensor.logical_not() if raising else condition.tensor
-            torch.ops.aten._assert_async.msg(holds, message)
+        if isinstance(condition, Truth) or self._blocks.is_within:
+            # What torch._check says of symbols holds for the whole program.
+            truth = as_tensor(condition, bool)
+            torch.ops.aten._assert_async.msg(truth.logical_not() if raising else truth, message)
         else:
             check: Any = torch._check
             check(sym_not(condition) if raising else condition, lambda: message)
         return branch.side(not raising)(*branch.operands)
+
+    def _message(self, failing: BlockFunction, operands: Operands) -> str:
+        """The message of the exception that a block raises."""
+        try:
+            self._blocks.attempt(lambda: failing(*operands), "the branch that raises", operands)
+        except RaisesError as error:
+            return str(error.__cause__)
+        except MisfitError:
+            raise
+        except Exception:  # the message tells values that a tracer does not know
+            return f"the code raises an exception at {calling_place()}"
+        return "the code raises an exception"
 
     def _either(self, branch: Branch) -> Operands:
         condition, operands, sides = branch.condition, branch.operands, branch[1:3]
@@ -200,8 +228,11 @@ class Branching:
         ends = tensors[len(joint.open_leaves) :]
         for tensor, end in zip(written, ends, strict=True):
             tensor.copy_(end)
-        self._note_copies(tried, joint, tensors)
-        return joint.filled(tensors)
+        results = joint.filled(tensors)
+        for found in tried:
+            self._note_copies(found, joint, tensors)
+            self._note_containers(operands, found, joint, results)
+        return results
 
     def _graph(
         self,
@@ -236,15 +267,26 @@ class Branching:
         self._blocks.take(merged, predicate)
         return merged
 
-    def _note_copies(self, tried: Sequence[Tried], joint: Joint, tensors: Sequence[Tensor]) -> None:
+    def _note_copies(self, found: Tried, joint: Joint, tensors: Sequence[Tensor]) -> None:
         """Remember which results of a program are copies of tensors that the code names."""
-        for found in tried:
-            with untraced():
-                side = joint.tensors(found.results)
-            memory = [storage_of(tensor) for tensor in (*found.read.values(), *side)]
-            for tensor, copy in zip(side, tensors, strict=False):
-                if memory.count(storage_of(tensor)) > 1:
-                    self._blocks.note_copies((tensor, copy))
+        values = joint.values(found.results)
+        self._blocks.lay_anew(values)
+        pairs = [pair for pair in zip(values, tensors, strict=False) if isinstance(pair[0], Tensor)]
+        named = (*found.read.values(), *(value for value, _ in pairs))
+        memory = [*map(storage_of, named)]
+        for value, copy in pairs:
+            if memory.count(storage_of(value)) > 1 or self._blocks.copied_at(value):
+                self._blocks.note_copies((value, copy))
+
+    def _note_containers(
+        self, operands: Operands, found: Tried, joint: Joint, results: Operands
+    ) -> None:
+        """The same for lists and dicts that the code may know by another name."""
+        containers = joint.containers(found.results)
+        ids = [*map(id, containers)]
+        is_known = not self._blocks.known(operands).isdisjoint(ids)
+        if is_known or len({*ids}) < len(ids) or any(map(self._blocks.copied_at, containers)):
+            self._blocks.note_copies((*containers, *joint.containers(results)))
 
 
 def _called(block: BlockFunction, lent: Callable[[], list[Any]]) -> Operands:
@@ -269,19 +311,12 @@ def _of_items(run: Run, given: Sequence[Any], named: Any) -> Tensor:
 
 _OF_LISTS: Final = frozenset({"aten::tensor", "aten::as_tensor.list"})
 _PLAIN: Final = (bool, int, float)
+_OF_LAYOUT: Final = frozenset(
+    {"aten::stride", "aten::is_contiguous", "aten::storage_offset", "aten::as_strided"}
+)
+# What gives the same memory or a copy, as the layout has it.
+_SHARING: Final = frozenset({"aten::contiguous", "aten::reshape", "aten::flatten", "aten::ravel"})
 
 
 def _predicate(condition: Any) -> Any:
     return condition.tensor if isinstance(condition, Truth) else condition
-
-
-def _message(failing: BlockFunction, operands: Operands) -> str:
-    """The message of the exception that a block raises."""
-    try:
-        with untraced():
-            failing(*operands)
-    except ScriptError as error:
-        return str(error)
-    except Exception:  # the message tells values that a tracer does not know
-        return f"the code raises an exception at {calling_place()}"
-    return "the code raises an exception"

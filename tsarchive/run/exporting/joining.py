@@ -12,6 +12,7 @@ from torch.utils._pytree import TreeSpec, tree_flatten, tree_unflatten
 from tsarchive.run.operators import UNSET
 
 from .affine import Affine, affine_of, marked
+from .state import containers_in
 from .truths import as_tensor, from_tensor, kind_of, zeros_like
 
 
@@ -66,11 +67,23 @@ class Joint:
 
     def tensors(self, results: Sequence[Any]) -> list[Tensor]:
         """The tensors that the program has of the results of one side."""
+        return [leaf.tensor(value) for leaf, value in self._opened(results)]
+
+    def values(self, results: Sequence[Any]) -> list[Any]:
+        """The values of one side that these tensors stand for."""
+        return [value for _, value in self._opened(results)]
+
+    def containers(self, results: Sequence[Any]) -> list[Any]:
+        """The lists and dicts that the program makes anew."""
+        pairs = zip(results, self._specs, strict=True)
+        return [*containers_in(value for value, spec in pairs if spec is not None)]
+
+    def _opened(self, results: Sequence[Any]) -> list[tuple[_Leaf, Any]]:
         flat: list[Any] = []
         for value, spec in zip(results, self._specs, strict=True):
             flat += _flat(value, spec)
         pairs = zip(self._leaves, flat, strict=True)
-        return [leaf.tensor(value) for leaf, value in pairs if leaf.kind is not None]
+        return [(leaf, value) for leaf, value in pairs if leaf.kind is not None]
 
     def filled(self, tensors: Sequence[Tensor]) -> tuple[Any, ...]:
         """The results that such tensors stand for."""

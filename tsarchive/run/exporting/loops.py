@@ -78,7 +78,7 @@ class _Looping:
             self._blocks.take(ends)
         else:
             ends = self._traced([*outside.values()], written)
-        self._note_copies(ends, outside)
+        self._note_copies(tried, ends, outside)
         return self._ended(ends, written)
 
     def _check_memory(
@@ -104,12 +104,20 @@ class _Looping:
         if shared or any(storage_of(leaf) in changed for leaf in others):
             raise MisfitError("its body writes to one of several tensors on the same memory")
 
-    def _note_copies(self, ends: Sequence[Tensor], outside: Mapping[int, Tensor]) -> None:
+    def _note_copies(
+        self, tried: Tried, ends: Sequence[Tensor], outside: Mapping[int, Tensor]
+    ) -> None:
         """Remember that what the loop ends with may be what it began with, or another tensor."""
-        pairs = [*zip(self._open, ends, strict=False)]
-        tensors = [pair for pair in pairs if isinstance(pair[0].first, Tensor)]
-        changing = [(slot.first, end) for slot, end in tensors if not slot.is_kept]
-        self._blocks.note_copies([tensor for pair in changing for tensor in pair])
+        results = zip(self._slots, tried.results, strict=True)
+        opened = [(slot, result) for slot, result in results if slot.kind is not None]
+        changing = [
+            (slot.first, result, end) for (slot, result), end in zip(opened, ends, strict=False)
+            if slot.kind is Tensor and not slot.is_kept
+        ]  # fmt: skip
+        self._blocks.lay_anew(value for row in changing for value in row[:2])
+        ended = {storage_of(value) for row in changing for value in row if value is not UNSET}
+        others = [tensor for tensor in outside.values() if storage_of(tensor) in ended]
+        self._blocks.note_copies([value for row in changing for value in row] + others)
 
     @property
     def _open(self) -> list[_Slot]:
@@ -134,8 +142,10 @@ class _Looping:
             for slot in self._slots
         ]
         _, *carried = tree_unflatten(flat, self._spec)
+        self._blocks.note_containers(*carried)
         number = _turn_number(turn) if self._loop.shows_turn else self._turn
         results = self._loop.body(number, *carried, *self._lent())
+        self._blocks.note_containers(*results)
         return _flat([*results], self._spec, flat)
 
     def _widen(self, results: Sequence[Any], fresh: Sequence[Tensor], written: Any) -> bool:
@@ -199,6 +209,7 @@ class _Looping:
             slot.first if slot.kind is None else _at_end(slot, next(given)) for slot in self._slots
         ]
         _, *carried = tree_unflatten(flat, self._spec)
+        self._blocks.note_containers(*self._loop.carried, *carried)
         return tuple(carried)
 
 

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from itertools import chain
 from typing import Any, Final
 
-from torch import nn
+import torch
+from torch import Tensor, nn
+from torch.utils._pytree import tree_leaves
 
 from tsarchive.run.modules import ArchiveModule, ArchiveObject
 
@@ -41,13 +44,34 @@ def watching(module: nn.Module) -> Iterator[list[str]]:
             hook.remove()
 
 
+@contextmanager
+def keeping_tensors(module: nn.Module) -> Iterator[None]:
+    """Leave tensors that are attributes, not parameters or buffers, as they are: a tracer writes
+    to them."""
+    registered = chain(
+        module.named_parameters(remove_duplicate=False),
+        module.named_buffers(remove_duplicate=False),
+    )
+    state = {name for name, _ in registered}
+    leaves = tree_leaves([value for name, value in _attributes(module) if name not in state])
+    tensors = [leaf for leaf in leaves if isinstance(leaf, Tensor) and not leaf.is_inference()]
+    kept = [(tensor, tensor._version, tensor.detach().clone()) for tensor in tensors]
+    try:
+        yield
+    finally:
+        with torch.no_grad():
+            for tensor, version, before in kept:
+                if tensor._version != version:
+                    tensor.copy_(before)
+
+
 class Snapshot:
     """The attributes of a module, and the containers and objects among some values, as they are."""
 
     def __init__(self, module: nn.Module, values: Sequence[Any]) -> None:
         self._found = dict(_attributes(module))
         for value in values:
-            if isinstance(value, (list, dict, ArchiveObject)):
+            if isinstance(value, (list, tuple, dict, ArchiveObject)):
                 self._found.update(_values(f"a {type(value).__name__} {id(value)}", value))
 
     def changed(self, after: Snapshot) -> list[str]:
@@ -73,6 +97,26 @@ def _attributes(module: nn.Module) -> Iterator[tuple[str, Any]]:
                 yield from _values(dotted, getattr(part, name, _ABSENT))
 
 
+def containers_in(values: Iterable[Any]) -> Iterator[Any]:
+    """Yield the lists and dicts in values, in other containers and in attributes, each time that
+    they are met."""
+    for value in values:
+        if isinstance(value, (list, dict)):
+            yield value
+        yield from containers_in(_items(value))
+
+
+def _items(value: Any) -> Iterable[Any]:
+    if isinstance(value, dict):
+        return value.values()
+    if isinstance(value, (list, tuple)):
+        return value
+    if not isinstance(value, ArchiveModule | ArchiveObject):
+        return ()
+    found = (getattr(value, name, None) for name in value.tsarchive_class.attributes)
+    return [each for each in found if not isinstance(each, nn.Module)]
+
+
 def _values(name: str, value: Any) -> Iterator[tuple[str, Any]]:
     if isinstance(value, nn.Module):
         return
@@ -84,9 +128,11 @@ def _values(name: str, value: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _kept(value: Any) -> Any:
-    """The value, of containers their items now."""
+    """The value, of containers their items now, and the attributes of objects in them."""
     if isinstance(value, dict):
         return [(_kept(key), _kept(item)) for key, item in value.items()]
+    if isinstance(value, ArchiveObject):
+        return [value, *map(_kept, _items(value))]
     return [_kept(item) for item in value] if isinstance(value, (list, tuple)) else value
 
 

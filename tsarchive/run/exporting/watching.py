@@ -63,6 +63,14 @@ def storage_of(tensor: Tensor) -> Any:
     return reference(tensor.untyped_storage()) if _is_plain(tensor) else id(tensor)
 
 
+def is_in_order(value: Any) -> bool:
+    """Return whether a value is no tensor, or one whose elements are known to lie in order."""
+    if not _is_plain(value):
+        return True
+    with untraced():
+        return str(torch.empty(value.size()).stride()) == str(value.stride())
+
+
 @contextmanager
 def untraced() -> Iterator[None]:
     """Run operators on the tensors of a tracer without putting them into its graph."""
