@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import re
+import warnings
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -14,6 +15,7 @@ import click
 
 import tsarchive
 from tsarchive.describing.text import in_commands, plural
+from tsarchive.errors import ArchiveWarning
 from tsarchive.formats.destinations import ONNX, SAFETENSORS, destination_named
 from tsarchive.formats.registry import format_named
 from tsarchive.operators.registry import schema_texts
@@ -160,7 +162,7 @@ def command(
     example = example_of(file, rest, seed, sizes)
     steps = _STEPS_OF_OTHERS.get(os.path.splitext(destination)[1], _STEPS)
     try:
-        with without_logs(), progress(steps) as step:
+        with silencing_torch(), progress(steps) as step:
             done = tsarchive.convert(
                 file,
                 destination,
@@ -201,12 +203,16 @@ def _refuse(error: tsarchive.TargetError, file: str, *, as_json: bool) -> int:
 
 
 @contextmanager
-def without_logs() -> Iterator[None]:
-    """Silence logging: the error holds all that torch.export logs of a trace that fails."""
+def silencing_torch() -> Iterator[None]:
+    """Silence logging and warnings of torch and others: the error holds all that torch.export logs
+    of a trace that fails, and the notes what it warns of."""
     before = logging.root.manager.disable
     logging.disable(logging.CRITICAL)
     try:
-        yield
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            warnings.simplefilter("always", ArchiveWarning)
+            yield
     finally:
         logging.disable(before)
 
