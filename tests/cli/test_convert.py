@@ -71,6 +71,25 @@ def test_decisions_are_told(tmp_path):
     assert "decision: aten::Bool.Tensor gave" in run("convert", *given, "--specialize").stdout
 
 
+class Counted(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        found = torch.zeros(len(x))
+        for i in range(len(x)):
+            found[int(x[i] * 0 + i)] += i
+        return found
+
+
+@stores_weights_apart
+def test_decisions_of_one_line_are_counted(tmp_path):
+    source = tmp_path / "net.pt"
+    torch.jit.script(Counted()).save(str(source))
+    given = ("convert", source, tmp_path / "net.pt2", "--random", "9", "--specialize")
+    count = len(document(*given)["notes"])
+    lines = [line for line in run(*given).stdout.splitlines() if line.startswith("decision: ")]
+    assert len(lines) == 4
+    assert lines[-1].startswith(f"decision: {count - 3} more in ")
+
+
 class Keeps(torch.nn.Module):
     def __init__(self) -> None:
         super().__init__()

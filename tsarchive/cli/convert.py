@@ -6,6 +6,7 @@ import logging
 import os
 import re
 import warnings
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 _BESIDE = {ONNX.kind: "weights", SAFETENSORS.kind: "modules and values"}
 _RAISE = "prim::RaiseException"
 _NO_OPERATOR = "code without operators"
+_MOST_OF_LINE = 3
 _STEPS = 2
 _STEPS_OF_OTHERS = {".pte": 3, ".onnx": 3, ".safetensors": 1}
 _SIZE = re.compile(
@@ -230,8 +232,7 @@ def _show(done: Conversion, asked: str | None, for_torch: str | None) -> None:
     version = "" if done.opset is None else f" opset {done.opset}"
     made = f"{done.destination} ({_family(done.kind)}{version}, {done.nbytes:,} bytes)"
     say(f"{done.source} ({_family(done.source_kind)}) is now {made}")
-    for note in done.notes:
-        _tell(note)
+    _tell_all(done.notes)
     for calls in done.rewritten:
         say(_rewritten(calls, release, target))
     if done.left_out:
@@ -246,6 +247,21 @@ def _show(done: Conversion, asked: str | None, for_torch: str | None) -> None:
         say(_agreement(found))
     if _is_lowered(done.kind) and not done.agreements:
         say("results were not compared: give the INPUTS of a call")
+
+
+def _tell_all(notes: Iterable[Note]) -> None:
+    """Say notes, but only the first few of one line of code: those of a loop are hundreds."""
+    told: Counter[tuple[str, str]] = Counter()
+    for note in notes:
+        if note.place is None:
+            _tell(note)
+            continue
+        told[note.kind, note.place] += 1
+        if told[note.kind, note.place] <= _MOST_OF_LINE:
+            _tell(note)
+    for (kind, place), count in told.items():
+        if count > _MOST_OF_LINE:
+            say(f"{kind}: {count - _MOST_OF_LINE} more in {place}; --json has all")
 
 
 def _tell(note: Note) -> None:
