@@ -21,6 +21,7 @@ from tsarchive.formats.destinations import ONNX, SAFETENSORS, destination_named
 from tsarchive.formats.registry import format_named
 from tsarchive.operators.registry import schema_texts
 from tsarchive.operators.releases import Release, newest_release, release_named
+from tsarchive.remote import is_url
 
 from .command import FINDINGS, json_option
 from .inputs import Inputs, InputsCommand, gather, input_options, split_file
@@ -309,7 +310,12 @@ def _agreement(found: Agreement | OnnxAgreement) -> str:
 def example_of(
     source: str, arguments: list[str], seed: int, sizes: tuple[str, ...]
 ) -> dict[str, Any]:
-    """Return the call that is traced, as the verbs take it: its arguments, and open sizes."""
+    """Return the call that is traced, as the verbs take it: its arguments, and open sizes.
+
+    Raises OSError for a source that is not there, before torch is imported for the arguments.
+    """
+    if not is_url(source):
+        os.stat(source)
     inputs = gather(arguments, seed) if arguments else None
     return {
         "args": None if inputs is None else inputs.args,

@@ -28,9 +28,9 @@ from tsarchive.ir.types import (
     Type,
 )
 from tsarchive.run.calls_from_python import public_function
-from tsarchive.run.tracebacks import without_origins
 from tsarchive.run.classes import Classes
 from tsarchive.run.natives.conversions import to_dtype
+from tsarchive.run.tracebacks import without_origins
 
 from .arguments import WORDS, likeliest_first
 from .calls import agree, called
