@@ -258,8 +258,8 @@ class _Trial:
                     hint="Save a module whose forward calls the method that is wanted",
                 )  # fmt: skip
             if self.problem is not None:
-                hint = "Give the arguments of a call"
-                return made("untried", problem=self.problem, hint=hint)
+                advice = "Give the arguments of a call"
+                return made("untried", problem=self.problem, hint=advice)
             return made("untried", problem="it takes a call", hint=self.subject.wanted_call)
         begun = time.monotonic()
         target = folder / f"{way.name}_model{way.suffix}"
