@@ -538,7 +538,8 @@ def _methods_of(src: Any, request: _Request) -> _Programs:
 def _assertions(programs: Iterable[ExportedProgram]) -> tuple[Note, ...]:
     from tsarchive.lowering import assertions_of
 
-    return tuple(Note("decision", text) for each in programs for text in assertions_of(each))
+    messages = (text for each in programs for text in assertions_of(each))
+    return tuple(Note("decision", f"the program asserts {text!r}") for text in messages)
 
 
 def _lowered_notes(notes: Iterable[Note]) -> tuple[Note, ...]:

@@ -71,6 +71,47 @@ def test_decisions_are_told(tmp_path):
     assert "decision: aten::Bool.Tensor gave" in run("convert", *given, "--specialize").stdout
 
 
+class Counted(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        found = torch.zeros(len(x))
+        for i in range(len(x)):
+            found[int(x[i] * 0 + i)] += i
+        return found
+
+
+@stores_weights_apart
+def test_decisions_of_one_line_are_counted(tmp_path):
+    source = tmp_path / "net.pt"
+    torch.jit.script(Counted()).save(str(source))
+    given = ("convert", source, tmp_path / "net.pt2", "--random", "9", "--specialize")
+    count = len(document(*given)["notes"])
+    lines = [line for line in run(*given).stdout.splitlines() if line.startswith("decision: ")]
+    assert len(lines) == 4
+    assert lines[-1].startswith(f"decision: {count - 3} more in ")
+
+
+class Keeps(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.last = torch.zeros(3)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.last = x * 2
+        return self.last + 1
+
+
+@pytest.mark.filterwarnings("default")
+def test_what_torch_warns_of_is_left_to_notes(tmp_path, recwarn):
+    """torch.export warns of tensors that calls assign."""
+    source = tmp_path / "net.pt"
+    torch.jit.script(Keeps()).save(str(source))
+    recwarn.clear()
+    done = run("convert", source, tmp_path / "net.pt2", "--random", "3")
+    assert "calls assign last" in done.stdout
+    assert [str(each.message) for each in recwarn] == []
+    assert "Warning" not in done.stderr
+
+
 class Positive(torch.nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return x * 2 if bool((x > 0).all()) else x.sum()

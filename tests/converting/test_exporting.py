@@ -17,6 +17,7 @@ from tsarchive.run.linkage import NativeCall
 from tsarchive.run.operators import native_class
 
 ROWS = torch.export.Dim("rows", min=2, max=64)
+OPEN = torch.export.Dim("open")
 STEPS = torch.export.Dim("steps", min=2, max=64)
 
 
@@ -171,12 +172,45 @@ def test_the_mode_and_buffers_are_those_of_the_module():
         (torch.ones(1, 2), "is a Tensor, not a tuple"),
         ((torch.ones(1, 2), 1, 2), "too many positional arguments"),
         ((), "missing a required argument: 'x'"),
+        (([torch.ones(2)],), "'Tensor' for the argument 'x', not 'list'"),
     ],
 )
 def test_arguments_that_forward_does_not_take(arguments, message):
     module = loaded(torch_saved(torch.jit.script(Scaled())))
     with pytest.raises(tsarchive.CallError, match=message):
         tsarchive.to_exported_program(module, arguments)
+
+
+class Steps(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = torch.nn.GRU(3, 4)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.inner(x)[0]
+
+
+class Rows(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if x.size(0) > 3:
+            return x.sum(0)
+        return x.view(1, -1)
+
+
+@pytest.mark.parametrize(
+    ("make", "shape", "message", "hint"),
+    [
+        (Steps, (7, 2, 3), "marked open as dynamic but .* a constant .7.", "Leave open out"),
+        (Rows, (1, 2), "a constant .1.", "examples of 2"),
+        (Rows, (6, 2), "generated guard", "Narrow the range"),
+    ],
+)
+def test_sizes_that_cannot_stay_open(make, shape, message, hint):
+    module = loaded(torch_saved(torch.jit.script(make())))
+    with pytest.raises(tsarchive.UnsupportedError, match=message) as info:
+        tsarchive.to_exported_program(module, (torch.rand(shape),), dynamic_shapes=({0: OPEN},))
+    assert hint in info.value.hint
+    assert "TORCH_LOGS" not in str(info.value)
 
 
 class Scaled(torch.nn.Module):

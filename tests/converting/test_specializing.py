@@ -189,6 +189,7 @@ def test_what_other_runtimes_do_not_assert_is_told(suffix, source, tmp_path, wri
     decision, warning = tsarchive.convert(path, dst, **call).notes
     assert (decision.kind, decision.is_checked) == ("decision", False)
     assert "aten::Bool.Tensor gave True" in decision.text
+    assert decision.text.startswith("the program asserts") == (source == "program")
     assert (warning.kind, warning.is_checked) == ("file", False)
     assert "wrong results" in warning.text
 

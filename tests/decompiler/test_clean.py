@@ -131,6 +131,8 @@ class Stack(nn.Module):
 
 def test_modules_in_containers_have_types(tmp_path):
     pytest.importorskip("mypy")
-    tsarchive.decompile(io.BytesIO(torch_saved(torch.jit.script(Stack()))), tmp_path / "stack")
+    data, told = io.BytesIO(torch_saved(torch.jit.script(Stack()))), []
+    tsarchive.decompile(data, tmp_path / "stack", step=told.append)
+    assert any("modules with torch.nn" in step for step in told)
     found = tool("mypy", "--config-file", "", "stack", folder=tmp_path)
     assert found[-1].startswith("Success"), found

@@ -96,7 +96,7 @@ def test_commands_do_what_they_say(traced, tmp_path):
         )
         assert done.returncode == 0, done.stderr
     assert torch.export.load(tmp_path / "traced.pt2").module()(torch.tensor([[1, 2, 3]])).ndim == 3
-    assert (tmp_path / "traced" / "__init__.py").is_file()
+    assert (tmp_path / "traced_source" / "__init__.py").is_file()
 
 
 def test_a_program_runs_on_its_own_inputs():
@@ -109,7 +109,7 @@ def test_without_inputs_there_is_nothing_to_trace(scripted):
     found = ways(scripted, only=("decompile", "pt2"))
     assert found["decompile"].outcome == "written"
     assert found["pt2"].outcome == "untried"
-    assert found["pt2"].hint == "Give the arguments of a call"
+    assert found["pt2"].hint == "Give them as args and kwargs: forward(x: Tensor) -> Tensor"
 
 
 @stores_weights_apart
@@ -292,6 +292,8 @@ def test_arguments_that_do_not_fit(scripted):
         tsarchive.leave(scripted, args=(X,), only=("tflite",))
     with pytest.raises(CallError):
         tsarchive.leave(scripted, args=(X, X, X))
+    with pytest.raises(CallError, match="'torchscript' is no way out of a file of the kind torchs"):
+        tsarchive.leave(scripted, args=(X,), only=("pt2", "torchscript"))
     with pytest.raises(UnsupportedError, match="no way out"):
         tsarchive.leave(FIXTURES / "executorch" / "linear.pte")
 
@@ -322,6 +324,7 @@ def test_the_command_without_a_way_that_works(scripted):
     done = run("leave", scripted, "--only", "pt2")
     assert done.exit_code == 1
     assert "not tried: it takes a call" in done.stdout
+    assert "INPUTS, --arg or --random, as to 'tsarchive run': forward(x: Tensor)" in done.stdout
 
 
 def test_a_plan_is_plain_data():

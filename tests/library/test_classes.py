@@ -178,6 +178,12 @@ class WithAttribute(nn.Linear):
         return F.linear(input, self.weight * (self.scale / 2.0), self.bias)
 
 
+class GivingTwo(nn.Linear):
+    def forward(self, input: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        found = F.linear(input, self.weight, self.bias)
+        return found, found
+
+
 class Clamped(nn.Linear):
     def forward(self, input: torch.Tensor) -> torch.Tensor:
         return F.linear(input, self.weight, self.bias).clamp(-1e4, 1e4)
@@ -238,6 +244,7 @@ ARGUMENTS: Final = {nn.Linear: (4, 3), nn.GELU: (), nn.Conv2d: (4, 4, 3)}
         (OtherInTraining, "in training it does something else"),
         (OtherGradient, "in training it does something else"),
         (WithRandomNumber, "it does something else"),
+        (GivingTwo, "it gives another number of tensors than its class for"),
         (Clamped, "it does something else"),
         (WithoutNan, "it does something else"),
         (OtherForMany, "it does something else with inputs of sizes [[301, 4]]"),

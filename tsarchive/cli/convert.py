@@ -5,6 +5,8 @@ from __future__ import annotations
 import logging
 import os
 import re
+import warnings
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -14,10 +16,12 @@ import click
 
 import tsarchive
 from tsarchive.describing.text import in_commands, plural
+from tsarchive.errors import ArchiveWarning
 from tsarchive.formats.destinations import ONNX, SAFETENSORS, destination_named
 from tsarchive.formats.registry import format_named
 from tsarchive.operators.registry import schema_texts
 from tsarchive.operators.releases import Release, newest_release, release_named
+from tsarchive.remote import is_url
 
 from .command import FINDINGS, json_option
 from .inputs import Inputs, InputsCommand, gather, input_options, split_file
@@ -34,6 +38,7 @@ if TYPE_CHECKING:
 _BESIDE = {ONNX.kind: "weights", SAFETENSORS.kind: "modules and values"}
 _RAISE = "prim::RaiseException"
 _NO_OPERATOR = "code without operators"
+_MOST_OF_LINE = 3
 _STEPS = 2
 _STEPS_OF_OTHERS = {".pte": 3, ".onnx": 3, ".safetensors": 1}
 _SIZE = re.compile(
@@ -160,7 +165,7 @@ def command(
     example = example_of(file, rest, seed, sizes)
     steps = _STEPS_OF_OTHERS.get(os.path.splitext(destination)[1], _STEPS)
     try:
-        with without_logs(), progress(steps) as step:
+        with silencing_torch(), progress(steps) as step:
             done = tsarchive.convert(
                 file,
                 destination,
@@ -201,12 +206,16 @@ def _refuse(error: tsarchive.TargetError, file: str, *, as_json: bool) -> int:
 
 
 @contextmanager
-def without_logs() -> Iterator[None]:
-    """Silence logging: the error holds all that torch.export logs of a trace that fails."""
+def silencing_torch() -> Iterator[None]:
+    """Silence logging and warnings of torch and others: the error holds all that torch.export logs
+    of a trace that fails, and the notes what it warns of."""
     before = logging.root.manager.disable
     logging.disable(logging.CRITICAL)
     try:
-        yield
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            warnings.simplefilter("always", ArchiveWarning)
+            yield
     finally:
         logging.disable(before)
 
@@ -224,8 +233,7 @@ def _show(done: Conversion, asked: str | None, for_torch: str | None) -> None:
     version = "" if done.opset is None else f" opset {done.opset}"
     made = f"{done.destination} ({_family(done.kind)}{version}, {done.nbytes:,} bytes)"
     say(f"{done.source} ({_family(done.source_kind)}) is now {made}")
-    for note in done.notes:
-        _tell(note)
+    _tell_all(done.notes)
     for calls in done.rewritten:
         say(_rewritten(calls, release, target))
     if done.left_out:
@@ -240,6 +248,21 @@ def _show(done: Conversion, asked: str | None, for_torch: str | None) -> None:
         say(_agreement(found))
     if _is_lowered(done.kind) and not done.agreements:
         say("results were not compared: give the INPUTS of a call")
+
+
+def _tell_all(notes: Iterable[Note]) -> None:
+    """Say notes, but only the first few of one line of code: those of a loop are hundreds."""
+    told: Counter[tuple[str, str]] = Counter()
+    for note in notes:
+        if note.place is None:
+            _tell(note)
+            continue
+        told[note.kind, note.place] += 1
+        if told[note.kind, note.place] <= _MOST_OF_LINE:
+            _tell(note)
+    for (kind, place), count in told.items():
+        if count > _MOST_OF_LINE:
+            say(f"{kind}: {count - _MOST_OF_LINE} more in {place}; --json has all")
 
 
 def _tell(note: Note) -> None:
@@ -287,7 +310,12 @@ def _agreement(found: Agreement | OnnxAgreement) -> str:
 def example_of(
     source: str, arguments: list[str], seed: int, sizes: tuple[str, ...]
 ) -> dict[str, Any]:
-    """Return the call that is traced, as the verbs take it: its arguments, and open sizes."""
+    """Return the call that is traced, as the verbs take it: its arguments, and open sizes.
+
+    Raises OSError for a source that is not there, before torch is imported for the arguments.
+    """
+    if not is_url(source):
+        os.stat(source)
     inputs = gather(arguments, seed) if arguments else None
     return {
         "args": None if inputs is None else inputs.args,

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from tsarchive.decompiler import DecompileReport
     from tsarchive.decompiler.checking import CodeCheck
 
-_STEPS = 3
+_STEPS = 4
 
 
 @click.command(cls=Command)

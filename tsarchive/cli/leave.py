@@ -13,7 +13,7 @@ import tsarchive
 from tsarchive.describing.text import duration, in_commands, size
 
 from .command import FINDINGS, OutputPath, json_option
-from .convert import dynamic_option, example_of, without_logs
+from .convert import dynamic_option, example_of, silencing_torch
 from .inputs import InputsCommand, input_options, typed
 from .options import chosen_policy, import_option, policy_options
 from .output import print_json, progress, say
@@ -74,7 +74,7 @@ def command(
     if file is None:
         raise click.MissingParameter(param_hint="'FILE'", param_type="argument")
     example = example_of(file, arguments, seed, sizes)
-    with without_logs(), progress(None) as step:
+    with silencing_torch(), progress(None) as step:
         plan = tsarchive.leave(
             file,
             **example,

@@ -151,6 +151,7 @@ def decompile(
     tell("reading")
     guard = Guard(policy or Policy.default())
     root, about = _read(f, device, guard)
+    tell(f"comparing {sum(1 for _ in root.modules())} modules with torch.nn")
     package = _Package(root, device, about, full_paths=full_paths)
     tell("translating")
     files = package.files()

@@ -82,22 +82,22 @@ def leave(
     ``torchscript``, ``onnx``, ``pte``, ``safetensors``. The other arguments are those of
     :func:`tsarchive.convert`.
 
-    Raises CallError for an unknown way and for arguments that ``forward`` does not take; what
-    :func:`tsarchive.load` raises for the file.
+    Raises CallError for an unknown way, one that does not lead out of a file of this kind, and for
+    arguments that ``forward`` does not take; what :func:`tsarchive.load` raises for the file.
     """
     for name in only:
         if name not in _BY_NAME:
             known = ", ".join(_BY_NAME)
             raise CallError(f"no way out is called {name!r}", hint=f"There are: {known}")
-    step("running the file")
     with opened(f) as archive:
         _require_model(archive)
         file, methods = os.fspath(located(f)), archive.tree().methods
         subject = _Subject(archive, file, model, map_location, policy, seed, methods)
+        wanted = _wanted(subject, only)
+        step("running the file")
         origin, call, problem = subject.call(args, kwargs)
         trial = _Trial(subject, call, origin, dynamic_shapes, problem)
         with tempfile.TemporaryDirectory(prefix="tsarchive-leave-") as folder:
-            wanted = (way for way in _WAYS if way.name in (only or _BY_NAME) and way.fits(subject))
             ways = tuple(trial.way(way, Path(folder), step) for way in wanted)
         return LeavingPlan(subject.file, archive.kind, origin, trial.arguments(), ways)
 
@@ -110,6 +110,19 @@ def _require_model(archive: Archive) -> None:
             f"there is no way out of a file of the kind {archive.kind}",
             hint="Leave the TorchScript or PT2 archive that it was made from",
         )
+
+
+def _wanted(subject: _Subject, only: Sequence[str]) -> list[_Way]:
+    """Return the ways to try. Raises CallError for one that is asked for and is none here."""
+    fitting = [way for way in _WAYS if way.fits(subject)]
+    names = [way.name for way in fitting]
+    for name in only:
+        if name not in names:
+            raise CallError(
+                f"{name!r} is no way out of a file of the kind {subject.archive.kind}",
+                hint=f"There are: {', '.join(names)}",
+            )
+    return [way for way in fitting if not only or way.name in only]
 
 
 _Arguments: TypeAlias = tuple[tuple[Any, ...], Mapping[str, Any]]
@@ -183,6 +196,12 @@ class _Subject:
         parameters = inspect.signature(self.loaded().forward).parameters.values()
         return ((), {}) if all(each.default is not each.empty for each in parameters) else None
 
+    @property
+    def wanted_call(self) -> str:
+        """Say which arguments to give, and what they are."""
+        signature = inspect.signature(self.loaded().forward)
+        return f"Give them as args and kwargs: forward{signature}"
+
     def _run(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> _Call:
         return _Call(args, kwargs, _outputs(self.loaded(), args, kwargs, self.seed))
 
@@ -197,7 +216,7 @@ class _Subject:
             yield "the code: it has to be written again"
         if way.is_traced and not self.has_programs:
             yield "the other mode: it stays in training or evaluation, as the file is"
-            yield "sizes that are not left open, and branches that the call does not take"
+            yield "sizes that are not left open, and branches that these or Python values decide"
         methods = [name for name in self.methods if name != _FORWARD]
         if methods and (way.is_traced or not way.has_code):
             yield f"methods: {', '.join(methods)}"
@@ -238,8 +257,10 @@ class _Trial:
                     "fails", problem="there is no forward to trace",
                     hint="Save a module whose forward calls the method that is wanted",
                 )  # fmt: skip
-            problem = self.problem or "it takes a call"
-            return made("untried", problem=problem, hint="Give the arguments of a call")
+            if self.problem is not None:
+                advice = "Give the arguments of a call"
+                return made("untried", problem=self.problem, hint=advice)
+            return made("untried", problem="it takes a call", hint=self.subject.wanted_call)
         begun = time.monotonic()
         target = folder / f"{way.name}_model{way.suffix}"
         try:
@@ -260,7 +281,7 @@ class _Trial:
         stem = Path(urlsplit(self.subject.file).path).stem or "model"
         name = shlex.quote(f"{stem}{way.suffix}")
         if way.suffix == "":
-            words = [f"tsarchive decompile {file} -o {identifier(stem)}"]
+            words = [f"tsarchive decompile {file} -o {identifier(stem)}_source"]
         else:
             words = [f"tsarchive convert {file} {name}"]
         if way.is_traced and not self.subject.has_programs:

@@ -30,6 +30,7 @@ from tsarchive.ir.types import (
 from tsarchive.run.calls_from_python import public_function
 from tsarchive.run.classes import Classes
 from tsarchive.run.natives.conversions import to_dtype
+from tsarchive.run.tracebacks import without_origins
 
 from .arguments import WORDS, likeliest_first
 from .calls import agree, called
@@ -69,7 +70,7 @@ def recovered_function(function: Function) -> str | None:
     among them words and flags, and with defaults. A ``dtype`` is a number in the archive.
     """
     if function not in _known:
-        with warnings.catch_warnings():
+        with warnings.catch_warnings(), without_origins():
             warnings.simplefilter("ignore")  # of arguments that nobody has given
             _known[function] = (_recovered(function),)
     return _known[function][0]

@@ -48,6 +48,7 @@ class _Verdict(enum.Enum):
     SAME = "it does the same with"
     CHECKED = "its class has a check in Python against"
     REFUSED = "its class refuses"
+    OTHER_COUNT = "it gives another number of tensors than its class for"
     OTHER = "in evaluation it does something else with"
     OTHER_IN_TRAINING = "in training it does something else with"
 
@@ -96,22 +97,31 @@ class Trial:
 
     ``built`` is an object of the library on the device ``meta``; it is left as it is. With
     ``is_brief``, one form of each rank is compared, and nothing unusual: for modules whose code
-    was compared in full with other sizes.
+    was compared in full with other sizes. ``refuting`` are inputs that told the module from other
+    objects of the class: they are compared first, and those that tell it from this one are added.
     """
 
     def __init__(
-        self, module: ArchiveModule, built: nn.Module, evidence: Evidence, *, is_brief: bool = False
+        self,
+        module: ArchiveModule,
+        built: nn.Module,
+        evidence: Evidence,
+        refuting: list[Arguments],
+        *,
+        is_brief: bool = False,
     ) -> None:
         self._module = _copied(module)
         self._built = with_tensors_of(copy.deepcopy(module), copy.deepcopy(built))
         self._evidence = evidence
+        self._refuting = refuting
         self._is_brief = is_brief
         self._effort = _Effort(module)
         self._buffers = {path: tensor.clone() for path, tensor in module.named_buffers()}
 
     def difference(self) -> str | None:
         """Say in words what the two do differently; None where they do the same."""
-        found = map(self._difference_of, entries(self._module))
+        known = map(self._difference_for, [*self._refuting])
+        found = itertools.chain(known, map(self._difference_of, entries(self._module)))
         return next((difference for difference in found if difference is not None), None)
 
     def _difference_of(self, arguments: Sequence[Argument]) -> str | None:
@@ -187,8 +197,11 @@ class Trial:
     def _difference_for(self, given: Arguments, *, with_gradients: bool = True) -> str | None:
         verdict = self._verdict(given, with_gradients=with_gradients)
         sizes = [list(tensor.shape) for tensor in tensors_in(given)]
-        is_fine = verdict in (_Verdict.SAME, _Verdict.CHECKED)
-        return None if is_fine else f"{verdict.value} inputs of sizes {sizes}"
+        if verdict in (_Verdict.SAME, _Verdict.CHECKED):
+            return None
+        if not any(given is known for known in self._refuting):
+            self._refuting.append(given)
+        return f"{verdict.value} inputs of sizes {sizes}"
 
     def _verdict(self, given: Arguments, *, with_gradients: bool = True) -> _Verdict:
         for is_training in (True, False):
@@ -198,6 +211,8 @@ class Trial:
                 other, of_built = self._run(self._built, given, **modes)
                 if other.was_refused:
                     return _Verdict.CHECKED if other.was_checked else _Verdict.REFUSED
+                if _count_of(one) != _count_of(other):
+                    return _Verdict.OTHER_COUNT
                 if not (agree(one, other) and is_equal(buffers, of_built)):
                     return _Verdict.OTHER_IN_TRAINING if is_training else _Verdict.OTHER
         return _Verdict.SAME
@@ -223,6 +238,11 @@ class Trial:
         outcome = called(module, given, parameters, with_gradients=with_gradients)
         self._effort.spend(given, outcome.result, parameters if with_gradients else ())
         return outcome, {path: tensor.clone() for path, tensor in module.named_buffers()}
+
+
+def _count_of(outcome: Outcome) -> int:
+    """Return how many tensors a call gave."""
+    return sum(1 for _ in tensors_in(outcome.result))
 
 
 def _rank(forms: Sequence[Form]) -> int:

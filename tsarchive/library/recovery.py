@@ -13,9 +13,11 @@ from torch import nn
 from tsarchive.errors import LimitError
 from tsarchive.run.classes import Classes
 from tsarchive.run.modules import ArchiveModule, is_plain
+from tsarchive.run.tracebacks import without_origins
 
 from .arguments import Arguments, Proposals, parameters_of
 from .evidence import Evidence, beyond_comparison, evidence_of, tensors_of
+from .inputs import Arguments as Inputs
 from .known import class_named, importable_name
 from .proof import REACHED_A_LIMIT, Trial
 
@@ -85,7 +87,7 @@ def examined(module: ArchiveModule) -> Proven | str:
     code = class_, _code_of(module), _kinds_of_tensors(module)
     key, likeness = (*code, repr(evidence)), (*code, repr(evidence.without_sizes()))
     if key not in known.by_evidence:
-        with warnings.catch_warnings():
+        with warnings.catch_warnings(), without_origins():
             warnings.simplefilter("ignore")  # of inputs that nobody has given
             is_known = likeness in known.compared
             known.by_evidence[key] = _proven(module, class_, evidence, is_known=is_known)
@@ -100,10 +102,12 @@ def _proven(
     """Compare a module with what may be made of it, in brief first where its code is known."""
     proposals = Proposals(class_, evidence)
     difference = None
+    refuting: list[Inputs] = []
     try:
         for proposal in proposals:
             for is_brief in (True, False)[not is_known :]:
-                found = Trial(module, proposal.built, evidence, is_brief=is_brief).difference()
+                trial = Trial(module, proposal.built, evidence, refuting, is_brief=is_brief)
+                found = trial.difference()
                 if found is None:
                     return Proven(class_, proposals.simplified(proposal).arguments)
             difference = difference or found

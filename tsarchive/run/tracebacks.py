@@ -13,6 +13,8 @@ import os
 import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import lru_cache
 from types import CodeType, FrameType, TracebackType
 from typing import TYPE_CHECKING, Any, Final
@@ -61,8 +63,24 @@ _OF_OPERATORS: Final = tuple(
 )  # fmt: skip
 
 
+_are_told: Final = ContextVar("_are_told", default=True)
+
+
+@contextmanager
+def without_origins() -> Iterator[None]:
+    """Leave tracebacks as they are, for many calls of which some fail: finding lines takes longer
+    than most calls."""
+    token = _are_told.set(False)
+    try:
+        yield
+    finally:
+        _are_told.reset(token)
+
+
 def with_origins(traceback: TracebackType | None) -> TracebackType | None:
     """The traceback with lines of user source; the same where no archive code takes part."""
+    if not _are_told.get():
+        return traceback
     entries = list(_entries(traceback))
     if not any(PLACES in entry.tb_frame.f_globals for entry in entries):
         return traceback

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import inspect
 import io
+import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stderr
@@ -18,6 +19,7 @@ from torch.utils import _pytree as pytree
 
 from tsarchive.errors import ArchiveError, CallError, UnsupportedError
 from tsarchive.formats.requests import Example, Note
+from tsarchive.run.calls_from_python import Signature
 from tsarchive.run.exporting.affine import Affine, Floats, Form, Integers
 from tsarchive.run.exporting.branches import Branching
 from tsarchive.run.exporting.decisions import Recording, Replaying
@@ -262,6 +264,11 @@ def _taken_apart(name: str, affine: Affine, form: Form) -> Note:
 
 
 _OF_DATA: Final = ("data-dependent", "DataDependent", "Could not extract specialized")
+_FIXED: Final = re.compile(
+    r"marked (\w+) as dynamic but your code specialized it to be a constant \((\d+)\)"
+)
+_BEYOND_RANGE: Final = "in the specified range satisfy the generated guard"
+_ABOUT_LOGS: Final = " For more information, run with TORCH_LOGS"
 _OF_CLASS: Final = "register_fake_class"
 _OF_GRADIENTS: Final = "fake tensor in the exported program constant's list"
 
@@ -297,10 +304,26 @@ def _hint(told: str, *, is_specialized: bool) -> str:
             "A forward that takes gradients by torch.autograd.grad can have no form in a program: "
             "take them outside of it, in the model that the archive was made from"
         )
+    fixed = _FIXED.search(told)
+    if fixed is not None:
+        return _hint_on_size(*fixed.groups())
+    if _BEYOND_RANGE in told:
+        return "Narrow the range of the size in the argument dynamic_shapes"
+    return "The traceback of its cause names the line of code"
+
+
+def _hint_on_size(name: str, size: str) -> str:
+    """Return what can be done where a size is to stay open that the code fixes."""
+    if int(size) < _LEAST_OPEN:
+        return f"Sizes that stay open, such as {name}, need examples of {_LEAST_OPEN} or more"
     return (
-        "The traceback of its cause names the line of code; sizes that stay open need "
-        "examples of 2 or more"
+        f"Leave {name} out of the argument dynamic_shapes: the code fixes it at {size}. So do LSTM "
+        "and GRU with the number of steps, which torch.export unrolls"
     )
+
+
+_LEAST_OPEN: Final = 2
+"""Tracers take sizes of 0 and 1 for what they are."""
 
 
 def _checked(
@@ -317,14 +340,28 @@ def _checked(
         inspect.signature(forward).bind(*inputs, **keywords)
     except TypeError as error:
         raise CallError(f"forward{inspect.signature(forward)}: {error}") from None
+    _check_types(module, inputs, keywords)
     return tuple(inputs)
 
 
+def _check_types(module: ArchiveModule, inputs: Sequence[Any], keywords: Mapping[str, Any]) -> None:
+    """Raise CallError for values of other types than ``forward`` takes, before tracers wrap
+    them."""
+    archived = module.tsarchive_class.methods.get("forward")
+    if archived is not None:
+        compiler = module.tsarchive_classes.compiler
+        signature = Signature("forward", archived.schema, compiler, is_method=True)
+        signature.bind(inputs, dict(keywords))
+
+
 def _first_lines(error: Exception) -> str:
-    """Return what an error says first: a line, and after a colon the one that it announces."""
+    """Return what an error says first: a line, and what it announces, which is the next one after
+    a colon, or a list of reasons."""
     name = type(error).__name__
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     if not lines:
         return name
     first = " ".join(lines[:2]) if lines[0].endswith(":") else lines[0]
-    return f"{name}: {first.rstrip('.')}"
+    said = first.partition(_ABOUT_LOGS)[0].rstrip(".!")
+    reasons = [line[2:].partition(". ")[0] for line in lines[1:] if line.startswith("- ")]
+    return f"{name}: {': '.join([said, '; '.join(reasons)] if reasons else [said])}"
