@@ -94,6 +94,37 @@ AS_WRITTEN = {
                 return "d"
             return text
         """,
+    "ways out in all branches": """
+        def forward(self, n: int, m: int) -> int:
+            count = 0
+            while True:
+                if n < m:
+                    n = n - m // 2
+                    count -= m
+                    if count < -20:
+                        return -1
+                elif n % 3 == 0:
+                    n = n // 3 - 1
+                    continue
+                else:
+                    break
+            return count
+        """,
+    "loop variables that are read later": """
+        def forward(self, items: list[int], n: int) -> tuple[int, int, int, int]:
+            last = 7
+            i = -1
+            for i in range(n):
+                last = i
+                if i == 5:
+                    break
+            a = 0
+            b = 0
+            for a, b in zip(items, range(n)):
+                if a == b and b > 2:
+                    return i, a, b, last + 1
+            return i, a, b, last + 2
+        """,
     "while over a call": """
         def forward(self, items: list[int], n: int) -> int:
             while len(items) > n and items[-1] > 0:
@@ -160,6 +191,7 @@ INPUTS = {
         name: [([3, 1, 2, 5, 1, 7, 9, 0], n) for n in (0, 2, 5)]
         for name in (
             "break", "continue", "while with both", "comprehensions", "while over a call",
+            "loop variables that are read later",
         )
     },
 }  # fmt: skip
