@@ -549,7 +549,6 @@ def _translated(
     attributes = _attributes_of(program, function, name)
     ignored = program.comments.ignored
     declare(translation.statements, types, variables.mixed, own, ignored, attributes)
-    definition.variables |= translation.variables.used
     returns = shown_type(program, function.schema.return_type)
     return syntax.function(name, arguments, defaults, translation.statements, returns)
 
