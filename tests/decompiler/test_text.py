@@ -165,6 +165,26 @@ def test_names_are_hidden_in_their_function_alone(tmp_path):
     assert re.findall("# test_text.py:[0-9]+(.*)", text) == [": for el in rows"]
 
 
+def doubled(x: torch.Tensor) -> torch.Tensor:
+    return x * 2
+
+
+class Ordered(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return halved(doubled(x))
+
+
+def halved(x: torch.Tensor) -> torch.Tensor:
+    return x / 2
+
+
+def test_definitions_are_in_the_order_of_the_original(tmp_path):
+    files = files_of(torch_saved(torch.jit.script(Ordered())), tmp_path / "model")
+    (text,) = (text for text in files.values() if "class Ordered" in text)
+    names = re.findall(r"^(?:class|def) (\w+)", text, re.MULTILINE)
+    assert names == ["doubled", "Ordered", "halved"]
+
+
 class Remarked(nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return getattr(x, "sin")() + 1  # noqa: B009

@@ -34,7 +34,8 @@ class Definition:
     """A class or function of the package.
 
     ``body`` holds keys of references in the place of names of globals, ``types`` the types of slots
-    that the body does not say.
+    that the body does not say. ``line`` is where the original begins in its file, 0 where no record
+    tells.
     """
 
     number: int
@@ -43,6 +44,7 @@ class Definition:
     qualified_name: str = ""
     body: list[ast.stmt] = field(default_factory=list)
     types: list[str] = field(default_factory=list)
+    line: int = 0
 
     @property
     def origin(self) -> str:
@@ -103,6 +105,8 @@ class Layout:
 
     def __init__(self, modules: Sequence[Module], comments: Sequence[Comment]) -> None:
         self._comments = comments
+        for module in modules:
+            module.definitions = _in_order(module.definitions)
         self._used = {m.path: list(_references_in(m.definitions)) for m in modules}
         self.used = frozenset(chain(*self._used.values()))
         needs = {
@@ -174,6 +178,39 @@ class Layout:
                     return True
             present.add(owner)
         return False
+
+
+def _in_order(definitions: Iterable[Definition]) -> list[Definition]:
+    """Return definitions by their lines, each behind those that it needs when the module runs."""
+    by_line = sorted(definitions, key=lambda one: one.line)
+    position = {one: number for number, one in enumerate(by_line)}
+    needed = {
+        one: [r.definition for r in _references_of(chain.from_iterable(map(_at_once, one.body)))]
+        for one in by_line
+    }
+    found: dict[Definition, None] = {}
+
+    def place(one: Definition, around: tuple[Definition, ...]) -> None:
+        others = {other for other in needed[one] if other in position} - {one, *around}
+        for other in sorted(others, key=lambda other: position[other]):
+            place(other, (*around, one))
+        found.setdefault(one)
+
+    for one in by_line:
+        place(one, ())
+    return list(found)
+
+
+def _at_once(tree: ast.AST) -> Iterator[ast.AST]:
+    """Yield the expressions of a definition that run with the module: not bodies of functions."""
+    for name, value in ast.iter_fields(tree):
+        if isinstance(tree, ast.FunctionDef) and name == "body":
+            continue
+        for child in value if isinstance(value, list) else [value]:
+            if isinstance(child, ast.stmt):
+                yield from _at_once(child)
+            elif isinstance(child, ast.AST):
+                yield child
 
 
 def _annotations(tree: ast.AST) -> Iterator[ast.expr]:

@@ -406,6 +406,7 @@ def body_of(program: Program, key: Type | Function, definition: Definition) -> l
     match key:
         case Function():
             made = _function(program, key, definition.name, definition, is_method=False)
+            definition.line = program.comments.line(key) or 0
             return [_documented(made, definition.origin, program.comments.origin(key))]
         case ClassType(is_native=False):
             return _class_body(program, key, definition)
@@ -447,6 +448,8 @@ def _class_body(program: Program, class_: ClassType, definition: Definition) -> 
         body.append(_documented(made, program.comments.origin(function)))
     if "__eq__" in class_.methods and class_.is_module:
         body.append(syntax.assign(["__hash__"], syntax.form("object.__hash__")))
+    lines = map(program.comments.line, class_.methods.values())
+    definition.line = min(filter(None, lines), default=0)
     base = f"nn.{container_base(class_) or 'Module'}"
     bases = [syntax.form(base)] if class_.is_module else []
     class_definition = syntax.class_(definition.name, bases, body)
