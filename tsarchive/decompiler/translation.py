@@ -537,7 +537,8 @@ _ASSIGNED = re.compile(r"((?:\w+ *, *)*\w+) *(?::[^=]*)?=(?!=)")
 def told_name(value: Value) -> str:
     """Return the variable that the line of a value assigns it to; "" where the line does not tell.
 
-    What the same line goes on with is only a part of what it assigns.
+    What the same line goes on with is only a part of what it assigns. Of several lists that it
+    assigns, the lines that append to them tell.
     """
     node = value.node
     match = _ASSIGNED.match(text_of(node))
@@ -545,9 +546,17 @@ def told_name(value: Value) -> str:
         return ""
     names = match[1].replace(" ", "").split(",")
     if len(names) != len(node.outputs) or not names[0].isidentifier():
-        return ""
+        filled = _filled_as(value)
+        return filled if filled in names else ""
     found = names[node.outputs.index(value)]
     return found if found.isidentifier() and found != "_" else ""
+
+
+def _filled_as(value: Value) -> str:
+    """Return the variable whose ``append`` all lines that add to a list call; "" without one."""
+    fillers = [user for user, offset in value.uses if (user.kind, offset) == ("aten::append", 0)]
+    found = {text_of(user).partition(".append(")[0] for user in fillers}
+    return found.pop() if len(found) == 1 else ""
 
 
 _NAMES_OF_TRACER = ("forward", "input")
