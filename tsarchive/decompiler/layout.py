@@ -261,8 +261,8 @@ class _Names:
     def __init__(self, used: Iterable[Reference], module: Module) -> None:
         self._known: dict[Reference, str] = {}
         self._aliases: dict[Reference, str] = {}
-        self._taken = {definition.name for definition in module.definitions}
-        statements = chain.from_iterable(definition.body for definition in module.definitions)
+        statements = [one for definition in module.definitions for one in definition.body]
+        self._taken = {*_members(statements)}
         hiding: dict[Reference, set[frozenset[str]]] = {}
         for node, hidden in chain.from_iterable(map(_in_scopes, statements)):
             reference = reference_of(node)
@@ -324,7 +324,7 @@ def _in_scopes(
     Functions see what the functions around them hide, ``outer``, and not what classes do.
     """
     yield node, hidden
-    inner = outer | _bound(node) if isinstance(node, ast.FunctionDef | ast.ClassDef) else hidden
+    inner = outer | _bound(node) if isinstance(node, _SCOPES) else hidden
     function = inner if isinstance(node, ast.FunctionDef) else outer
     for name, value in ast.iter_fields(node):
         for child in value if isinstance(value, list) else [value]:
@@ -335,13 +335,19 @@ def _in_scopes(
 
 def _bound(scope: ast.FunctionDef | ast.ClassDef) -> frozenset[str]:
     """Return the names that a function or class gives to things of its own."""
-    is_class = isinstance(scope, ast.ClassDef)
-    parts = scope.body if is_class else ast.iter_child_nodes(scope)
-    found: set[str] = set()
-    for part in parts:
-        is_method = is_class and isinstance(part, ast.FunctionDef)
-        found.update(filter(None, map(_named, [part] if is_method else ast.walk(part))))
-    return frozenset(found)
+    if isinstance(scope, ast.ClassDef):
+        return _members(scope.body)
+    parts = chain.from_iterable(map(ast.walk, ast.iter_child_nodes(scope)))
+    return frozenset(filter(None, map(_named, parts)))
+
+
+def _members(body: Iterable[ast.stmt]) -> frozenset[str]:
+    """Return the names that statements of a class or a module give, and not functions in it."""
+    parts = ([one] if isinstance(one, _SCOPES) else ast.walk(one) for one in body)
+    return frozenset(filter(None, map(_named, chain.from_iterable(parts))))
+
+
+_SCOPES = (ast.FunctionDef, ast.ClassDef)
 
 
 def _named(node: ast.AST) -> str | None:
@@ -427,7 +433,9 @@ class Comments:
     def origin(self, function: Function) -> str | None:
         """Return ``file:line`` of the ``def`` of a function; None where the archive has no file."""
         source, line = _source_of(function), self.line(function)
-        return None if source is None or line is None else self._place(source.filename, line)
+        if source is None or not source.filename or line is None:
+            return None
+        return self._place(source.filename, line)
 
     def line(self, function: Function) -> int | None:
         """Return the line of the ``def`` of a function in its file; None where there is no file."""

@@ -8,7 +8,7 @@ import io
 import keyword
 import os
 import sys
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
@@ -269,7 +269,7 @@ class _Package:
         default = syntax.literal("cpu" if self._device is None else str(self._device))
         device = ast.arg("device", syntax.form("torch.device | str"))
         load = syntax.function(_LOAD, [device], [default], body, self._root)
-        return _module((_MODEL,), "Builds the model.", [load], {_LOAD, "device"})
+        return _module((_MODEL,), "Builds the model.", [load])
 
     def _interface(self) -> str:
         """Return ``__init__.py``: ``load``, and the class of the model if the package has it.
@@ -310,12 +310,9 @@ def _maker(made: ast.expr) -> ast.expr:
     return syntax.lambda_(made)
 
 
-def _module(
-    path: tuple[str, ...], about: str, body: list[ast.stmt], names: Iterable[str] = ()
-) -> Module:
+def _module(path: tuple[str, ...], about: str, body: list[ast.stmt]) -> Module:
     """Return a module of the package without a record in the archive."""
-    definition = Definition(0, "", path, "", body, set(names))
-    return Module(path, about, [definition])
+    return Module(path, about, [Definition(0, "", path, "", body)])
 
 
 SHADOWING = frozenset({"numpy", "torch"} | sys.stdlib_module_names)
