@@ -344,10 +344,7 @@ def _for(translation: Translation, node: Node) -> None:
     if "targets" in node.attributes or _COUNTING.match(text_of(node)):
         translation.told |= told_targets(node, wanted)
     last = _last_items(node, targets, wanted)
-    for value in last.values():
-        keeping = [targets[index] for index, item in last.items() if item is value]
-        told = translation.candidate(value)
-        translation.wishes[value] = told if told in keeping else keeping[0]
+    _wish(translation, targets, last)
     taken = [name for index, name in targets.items() if index not in last]
     target = translation.target(wanted, point, taken)
     statements = _keeping(translation, targets, last)
@@ -381,6 +378,14 @@ def _last_items(loop: Node, carried: Collection[int], target: Target) -> dict[in
         if is_same and item in values_of(target) and not body.params[index + 1].uses:
             found[index] = item
     return found
+
+
+def _wish(translation: Translation, targets: Mapping[int, str], last: Mapping[int, Value]) -> None:
+    """Let an item of a turn be a variable that keeps it: that of its own name, if there is one."""
+    for value in last.values():
+        keeping = [targets[index] for index, item in last.items() if item is value]
+        told = translation.candidate(value)
+        translation.wishes[value] = told if told in keeping else keeping[0]
 
 
 def _keeping(
