@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 import tsarchive
 from tests.support.archives import torch_saved
 from tests.support.suite import examples
+from tsarchive.ir.graph import MAX_TRIP_COUNT
 
 _numbers = itertools.count()
 
@@ -94,6 +95,48 @@ AS_WRITTEN = {
                 return "d"
             return text
         """,
+    "ways out in all branches": """
+        def forward(self, n: int, m: int) -> int:
+            count = 0
+            while True:
+                if n < m:
+                    n = n - m // 2
+                    count -= m
+                    if count < -20:
+                        return -1
+                elif n % 3 == 0:
+                    n = n // 3 - 1
+                    continue
+                else:
+                    break
+            return count
+        """,
+    "loop variables that are read later": """
+        def forward(self, items: list[int], n: int) -> tuple[int, int, int, int]:
+            last = 7
+            i = -1
+            for i in range(n):
+                last = i
+                if i == 5:
+                    break
+            a = 0
+            b = 0
+            for a, b in zip(items, range(n)):
+                if a == b and b > 2:
+                    return i, a, b, last + 1
+            return i, a, b, last + 2
+        """,
+    "enumerate over what a call leaves alone": """
+        def forward(self, items: list[int], n: int) -> int:
+            for i, item in enumerate(items):
+                n -= self.made(item)[0] - i
+            return n
+
+        def made(self, n: int) -> list[int]:
+            found: list[int] = []
+            found.append(n)
+            return found
+        """,
     "while over a call": """
         def forward(self, items: list[int], n: int) -> int:
             while len(items) > n and items[-1] > 0:
@@ -160,6 +203,7 @@ INPUTS = {
         name: [([3, 1, 2, 5, 1, 7, 9, 0], n) for n in (0, 2, 5)]
         for name in (
             "break", "continue", "while with both", "comprehensions", "while over a call",
+            "loop variables that are read later", "enumerate over what a call leaves alone",
         )
     },
 }  # fmt: skip
@@ -251,6 +295,13 @@ KEPT = {
                 n += item
             return n + len(items)
         """,
+    "an enumerated list that grows": """
+        def forward(self, items: list[int], n: int) -> int:
+            for i, item in enumerate(items):
+                items.append(item)
+                n -= i
+            return n + len(items)
+        """,
     "a list that a method may change": """
         def change(self, items: list[int]) -> None:
             items.append(1)
@@ -283,6 +334,7 @@ def test_what_is_done_on_the_way_stays(name, folder):
     module = f"kept_{list(KEPT).index(name)}"
     data = scripted(KEPT[name], folder, f"source_{module}")
     ours, theirs = decompiled(data, folder, module).load(), torch.jit.load(io.BytesIO(data))
+    assert str(MAX_TRIP_COUNT) not in own_text(folder, module)
     for arguments in [([1, 2], 5), ([], 0), ([3], 1)]:
         assert outcome(theirs, arguments) == outcome(ours, arguments)
 

@@ -138,6 +138,11 @@ class Named(nn.Module):
             x1 = x1 * step + step
         for row, (low, high) in enumerate(rows):
             x2 = x2 + row * low + row * high
+        lows, highs = [0], [0]
+        for row, (low, high) in enumerate(rows):
+            lows.append(low * row)
+            highs.append(high * row)
+        x2 = x2 + len(lows) + sum(highs)
         return torch.cat([x1, x2])
 
 
@@ -147,6 +152,8 @@ class Named(nn.Module):
         "x1, x2 = x.chunk(2, dim=-1)",
         "for step in range(len(rows)):",
         "for row, (low, high) in enumerate(rows):",
+        "lows = [0]",
+        "highs = [0]",
     ],
 )
 def test_variables_have_the_names_that_lines_assign_to(line, written):

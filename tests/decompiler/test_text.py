@@ -141,6 +141,50 @@ def test_code_that_is_as_it_was_has_no_comments(tmp_path):
     assert not lines[lines.index("x = x * 2") - 1].startswith("#")
 
 
+class Hiding(nn.Module):
+    def forward(self, rows: list[list[int]], range: int, nn: int) -> int:
+        for el in rows:
+            el.append(1)
+            if len(rows) < range + nn:
+                rows.append(el)
+        return len(rows)
+
+    @torch.jit.export
+    def other(self, list: list[int]) -> list[int]:
+        for i in range(len(list)):
+            list[i] -= 1
+        return list
+
+
+def test_names_are_hidden_in_their_function_alone(tmp_path):
+    data = torch_saved(torch.jit.script(Hiding()))
+    files = files_of(data, tmp_path / "model")
+    (text,) = (text for text in files.values() if "class Hiding" in text)
+    assert own_module(files, "Hiding") == HIDING
+    assert re.findall("from builtins import .*", text) == ["from builtins import range as range_1"]
+    assert re.findall("# test_text.py:[0-9]+(.*)", text) == [": for el in rows"]
+
+
+def doubled(x: torch.Tensor) -> torch.Tensor:
+    return x * 2
+
+
+class Ordered(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return halved(doubled(x))
+
+
+def halved(x: torch.Tensor) -> torch.Tensor:
+    return x / 2
+
+
+def test_definitions_are_in_the_order_of_the_original(tmp_path):
+    files = files_of(torch_saved(torch.jit.script(Ordered())), tmp_path / "model")
+    (text,) = (text for text in files.values() if "class Ordered" in text)
+    names = re.findall(r"^(?:class|def) (\w+)", text, re.MULTILINE)
+    assert names == ["doubled", "Ordered", "halved"]
+
+
 class Remarked(nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return getattr(x, "sin")() + 1  # noqa: B009
@@ -314,6 +358,21 @@ class Convolved(nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return torch.mean(self.body(x), [2, 3]) + 1.5
+"""
+HIDING = """\
+class Hiding(nn.Module):
+    def forward(self, rows: list[list[int]], range: int, nn: int) -> int:
+        for i in range_1(len(rows)):
+            el = rows[i]
+            el.append(1)
+            if len(rows) < range + nn:
+                rows.append(el)
+        return len(rows)
+
+    def other(self, list: list[int]) -> list[int]:
+        for i in range(len(list)):
+            list[i] -= 1
+        return list
 """
 BLOCKS = """\
 class Block(nn.Module):

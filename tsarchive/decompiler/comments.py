@@ -46,11 +46,20 @@ def _first_statement(lines: Sequence[str]) -> str | None:
 
 def _normal(text: str) -> str | None:
     """Return a statement, or the head of one, as ``ast`` writes it; None for other text."""
-    text = text.strip().rstrip(": ").removeprefix("el")
+    found = statement_of(text)
+    return None if found is None else ast.unparse(found).split("\n    pass")[0]
+
+
+_ELIF = re.compile(r"^el(?=if\b)")
+
+
+def statement_of(text: str) -> ast.stmt | None:
+    """Return the statement that a text is, or is the head of; None for other text."""
+    text = _ELIF.sub("", text.strip().rstrip(": "))
     for whole in (text, f"{text}:\n    pass"):
         try:
-            parsed = ast.parse(whole).body
+            found = ast.parse(whole).body
         except (SyntaxError, ValueError):
             continue
-        return ast.unparse(parsed[0]).split("\n    pass")[0] if len(parsed) == 1 else None
+        return found[0] if len(found) == 1 else None
     return None

@@ -8,7 +8,7 @@ from __future__ import annotations
 import ast
 import builtins
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from tsarchive.ir.classes import ClassType
 from tsarchive.ir.graph import (
@@ -25,9 +25,11 @@ from tsarchive.ir.types import BOOL, NONE
 from tsarchive.run.linkage import is_autocast
 
 from . import syntax
+from .comments import statement_of
 from .declaring import blocks_of
 from .exits import HAS_ELSE
-from .flow import BREAK, CONTINUE, RETURN, is_endless, text_of
+from .flow import BREAK, CONTINUE, RETURN, exits_of, is_endless, text_of
+from .iteration import Target, values_of
 from .layout import without_markers
 from .naming import identifier, members_of
 from .preparing import STORE
@@ -126,6 +128,7 @@ def _emit_if(
     behind: list[ast.stmt] = []
     if ends(body):
         behind, other = other, behind
+    other = _with_else(other)
     if [type(one) for one in without_markers(other)] in ([], [ast.If]):
         other = without_markers(other)  # ``elif`` has no place for a comment before it
     chain = _open_chain(translation.statements) if line.startswith("elif") else None
@@ -138,6 +141,17 @@ def _emit_if(
         chain.orelse = [made]
         setattr(made, HAS_ELSE, node.attributes.get(HAS_ELSE, False))
     translation.statements += behind
+
+
+def _with_else(statements: list[ast.stmt]) -> list[ast.stmt]:
+    """Let what follows an ``elif`` in the other branch of an if be its ``else``."""
+    shown = without_markers(statements)
+    is_elif = len(shown) > 1 and getattr(shown[0], _LINE, "").startswith("elif")
+    last = _open_chain(shown[:1]) if is_elif else None
+    if last is None:
+        return statements
+    last.orelse = statements[statements.index(shown[0]) + 1 :]
+    return shown[:1]
 
 
 def _close_chains(statements: list[ast.stmt]) -> None:
@@ -182,6 +196,7 @@ def _open_chain(statements: Sequence[ast.stmt]) -> ast.If | None:
     return None
 
 
+# Marks an if that was ``elif``.
 # Marks the way out of ``while`` where its condition is false.
 _IS_HEADER = "is_header"
 _Branch = tuple[list[ast.stmt], list[ast.expr]]
@@ -336,21 +351,63 @@ def _for(translation: Translation, node: Node) -> None:
     targets = _carry(translation, node, header)
     point = translation.live_ranges.start(body.param_node)
     wanted = node.attributes.get("targets", body.params[0])
-    translation.told |= told_targets(node, wanted)
-    target = translation.target(wanted, point, list(targets.values()))
-    statements = _whole_body(translation, OpenLoop(node, targets))
+    if "targets" in node.attributes or _COUNTING.match(text_of(node)):
+        translation.told |= told_targets(node, wanted)
+    last = _last_items(node, targets, wanted)
+    _wish(translation, targets, last)
+    taken = [name for index, name in targets.items() if index not in last]
+    target = translation.target(wanted, point, taken)
+    statements = _keeping(translation, targets, last)
+    others = {index: name for index, name in targets.items() if index not in last}
+    rest = _whole_body(translation, OpenLoop(node, others))
+    statements += [one for one in rest if not (statements and isinstance(one, ast.Pass))]
+    for index in last:
+        translation.hold(targets[index], node.outputs[index])
     (shown,) = header
     if "targets" not in node.attributes:
         shown = syntax.call(syntax.builtin("range"), [shown])
     if _WITH_KEYS not in text_of(node):
         target, shown = _halved(target, shown)
     is_expression = bool(text_of(node)) and not text_of(node).startswith("for")
-    if is_expression and _comprehension(translation, body, target, shown, statements):
+    if is_expression and not last and _comprehension(translation, body, target, shown, statements):
         return
     translation.emit(ast.For(target, shown, statements, []), node)
 
 
 _WITH_KEYS = ".items()"
+_COUNTING = re.compile(r"for .+? in range\(")
+
+
+def _last_items(loop: Node, carried: Collection[int], target: Target) -> dict[int, Value]:
+    """Return which of the ``carried`` values are, from each turn's start, what a turn gets."""
+    (body,) = loop.blocks
+    exits = list(exits_of(loop))
+    found: dict[int, Value] = {}
+    for index in carried:
+        item = body.returns[index + 1]
+        given = [node.inputs[index + (node.kind == CONTINUE)] for node in exits]
+        is_same = item.type == loop.outputs[index].type and all(one is item for one in given)
+        if is_same and item in values_of(target) and not body.params[index + 1].uses:
+            found[index] = item
+    return found
+
+
+def _wish(translation: Translation, targets: Mapping[int, str], last: Mapping[int, Value]) -> None:
+    """Let an item of a turn be a variable that keeps it: that of its own name, if there is one."""
+    for value in last.values():
+        keeping = [targets[index] for index, item in last.items() if item is value]
+        told = translation.candidate(value)
+        translation.wishes[value] = told if told in keeping else keeping[0]
+
+
+def _keeping(
+    translation: Translation, targets: Mapping[int, str], last: Mapping[int, Value]
+) -> list[ast.stmt]:
+    """Return what assigns items of a turn to the variables that keep them."""
+    names = [targets[index] for index in last]
+    for name, value in zip(names, last.values(), strict=True):
+        translation.variables.hold(name, value)
+    return moves(names, list(map(translation.use, last.values())))
 
 
 def _halved(target: ast.expr, iterable: ast.expr) -> tuple[ast.expr, ast.expr]:
@@ -650,7 +707,7 @@ def _as_expression(
         return None
     (then,), (other,) = (values for _, values in branches)
     if result.type == BOOL:
-        found = _boolean(condition, then, other)
+        found = _boolean(condition, then, other, text_of(result.node))
         if found is not None:
             return found
     limit = _LONGEST if result.name is None else _LONGEST_NAMED
@@ -672,14 +729,15 @@ def _length(node: ast.expr) -> int:
     return len(_KEY.sub("", ast.unparse(node)))
 
 
-def _boolean(condition: ast.expr, then: ast.expr, other: ast.expr) -> ast.expr | None:
+def _boolean(condition: ast.expr, then: ast.expr, other: ast.expr, text: str) -> ast.expr | None:
+    """Return what an if of booleans says with fewer words; ``text`` is its original line."""
     match then, other:
         case ast.Constant(True), ast.Constant(False):
             return condition
         case ast.Constant(False), ast.Constant(True):
             return syntax.negated(condition)
         case _, ast.Constant(False):
-            return _chained(condition, then) or _joined(ast.And, condition, then)
+            return _chained(condition, then, text) or _joined(ast.And, condition, then)
         case ast.Constant(True), _:
             return _joined(ast.Or, condition, other)
         case ast.Constant(False), _:
@@ -689,19 +747,33 @@ def _boolean(condition: ast.expr, then: ast.expr, other: ast.expr) -> ast.expr |
     return None
 
 
-def _chained(first: ast.expr, second: ast.expr) -> ast.expr | None:
-    """Return ``a < b < c`` for ``a < b`` and ``b < c``, where evaluating b once is the same."""
+def _chained(first: ast.expr, second: ast.expr, text: str) -> ast.expr | None:
+    """Return ``a < b < c`` for ``a < b`` and ``b < c``, where evaluating b once is the same.
+
+    The original line decides, as far as it is known; else signs of one direction are chained.
+    """
     match first, second:
         case ast.Compare(left, signs, parts), ast.Compare(middle, more, others) if syntax.is_atom(
             middle
         ) and syntax.same(parts[-1], middle):
-            if not isinstance(middle, ast.Constant) and all(map(_orders, [*signs, *more])):
-                return ast.Compare(left, [*signs, *more], [*parts, *others])
+            shown = ast.Compare(left, [*signs, *more], [*parts, *others])
+            if not isinstance(middle, ast.Constant) and _may_chain(shown.ops, text):
+                return shown
     return None
 
 
-def _orders(sign: ast.cmpop) -> bool:
-    return isinstance(sign, ast.Lt | ast.LtE | ast.Gt | ast.GtE | ast.Eq | ast.NotEq)
+def _may_chain(signs: Sequence[ast.cmpop], text: str) -> bool:
+    kinds = set(map(type, signs))
+    if kinds & {ast.In, ast.NotIn, ast.Is, ast.IsNot}:
+        return False
+    written = statement_of(text)
+    if written is None:
+        return any(kinds <= one for one in _DIRECTIONS)
+    found = [one.ops for one in ast.walk(written) if isinstance(one, ast.Compare)]
+    return any(list(map(type, signs)) == list(map(type, ops[: len(signs)])) for ops in found)
+
+
+_DIRECTIONS: tuple[set[type[ast.cmpop]], ...] = ({ast.Lt, ast.LtE}, {ast.Gt, ast.GtE}, {ast.Eq})
 
 
 def _joined(kind: type[ast.boolop], first: ast.expr, second: ast.expr) -> ast.expr:

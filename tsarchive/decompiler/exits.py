@@ -77,9 +77,25 @@ def _way_out(graph: Block, owners: dict[Block, _Owner], block: Block) -> _Exit |
     """Return how a branch leaves: the furthest way of those that a flag decides."""
     chosen = None
     for exit_ in _Path(graph, owners).ways(block):
-        if None not in exit_.values and _is_meant(exit_, owners[block], block):
+        is_known = None not in exit_.values and not _is_decided_inside(exit_, block)
+        if is_known and _is_meant(exit_, owners[block], block):
             chosen = exit_
     return chosen
+
+
+def _is_decided_inside(exit_: _Exit, block: Block) -> bool:
+    """Return whether branches of the last if in a block tell whether another turn follows.
+
+    Then these leave, each in its own way.
+    """
+    flag = exit_.values[0] if exit_.kind == CONTINUE else None
+    if flag is None or flag.name is not None or flag.node not in block.nodes:
+        return False
+    node = flag.node
+    if node.kind != "prim::If" or _is_expression(node):
+        return False
+    index = node.outputs.index(flag)
+    return any(inner.returns[index].node.is_constant for inner in node.blocks)
 
 
 def _is_meant(exit_: _Exit, owner: _Owner, block: Block) -> bool:

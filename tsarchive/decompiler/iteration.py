@@ -69,7 +69,8 @@ def values_of(target: Target) -> Iterator[Value]:
 class ContainerWrites:
     """The types of the containers that functions change, and those that they call.
 
-    None for a function that calls what is not known before it runs.
+    What a function makes itself and changes is nothing that was there before its call. None for a
+    function that calls what is not known before it runs.
     """
 
     _known: dict[Function, frozenset[Type] | None] = field(default_factory=dict)
@@ -90,7 +91,7 @@ class ContainerWrites:
             return None if called is None else self.of(called)
         if node.stand_in is not None:
             return self.of(node.stand_in)
-        return frozenset(value.type for value in _written(node))
+        return frozenset(value.type for value in _written(node) if not _is_new(value))
 
 
 def recover_iterables(graph: Block, aliases: Aliases, writes: ContainerWrites) -> None:
@@ -102,7 +103,24 @@ def recover_iterables(graph: Block, aliases: Aliases, writes: ContainerWrites) -
                 found = _Recovery(block, node, given, aliases, writes).sources()
                 if found is not None:
                     _iterate(block, node, found)
+                else:
+                    _bound(node)
     sweep(graph)
+
+
+def _bound(loop: Node) -> None:
+    """Leave out of the least of several counts what no list reaches: that of ``enumerate``."""
+    least = loop.inputs[0].node
+    if least.kind != "prim::min" or least.input.node.kind != "prim::ListConstruct":
+        return
+    counts = [value for value in least.input.node.inputs if not _is_boundless(value.constant)]
+    if len(counts) == 1:
+        set_input(loop, 0, counts[0])
+
+
+def _is_boundless(number: object) -> bool:
+    """Return whether a count is that of numbers which go on, from a first one, without an end."""
+    return isinstance(number, int) and MAX_TRIP_COUNT - number < number
 
 
 def _is_counted(node: Node) -> bool:
@@ -167,7 +185,7 @@ class _Recovery:
 
     def _source(self, length: Value) -> _Source | None:
         number, node = length.constant, length.node
-        if isinstance(number, int) and MAX_TRIP_COUNT - number < number:
+        if isinstance(number, int) and _is_boundless(number):
             return self._numbers(MAX_TRIP_COUNT - number)
         if node.operator in _LENGTHS:
             return self._items(node.input)

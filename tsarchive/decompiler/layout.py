@@ -10,7 +10,7 @@ import ast
 import builtins
 import copy
 import re
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import accumulate, chain
@@ -33,8 +33,9 @@ _BUILTINS_HOME = (0, "builtins")
 class Definition:
     """A class or function of the package.
 
-    ``body`` holds keys of references in the place of names of globals, ``variables`` are the
-    names that its functions use themselves, ``types`` those of slots that the body does not say.
+    ``body`` holds keys of references in the place of names of globals, ``types`` the types of slots
+    that the body does not say. ``line`` is where the original begins in its file, 0 where no record
+    tells.
     """
 
     number: int
@@ -42,8 +43,8 @@ class Definition:
     path: tuple[str, ...]
     qualified_name: str = ""
     body: list[ast.stmt] = field(default_factory=list)
-    variables: set[str] = field(default_factory=set)
     types: list[str] = field(default_factory=list)
+    line: int = 0
 
     @property
     def origin(self) -> str:
@@ -104,6 +105,8 @@ class Layout:
 
     def __init__(self, modules: Sequence[Module], comments: Sequence[Comment]) -> None:
         self._comments = comments
+        for module in modules:
+            module.definitions = _in_order(module.definitions)
         self._used = {m.path: list(_references_in(m.definitions)) for m in modules}
         self.used = frozenset(chain(*self._used.values()))
         needs = {
@@ -114,27 +117,25 @@ class Layout:
 
     def text(self, module: Module) -> str:
         """Return the source of a module."""
-        names = _names_of(self._used[module.path], module)
+        names = _Names(self._used[module.path], module)
         body: list[ast.stmt] = []
         for definition in module.definitions:
             # Modules may share expressions, and each names things in its own way.
             body += copy.deepcopy(definition.body)
-        _put_names(body, names)
+        names.put(body)
         early, late = self._imports(module, names)
         if self._looks_ahead(module, names):
             early.insert(0, _from("__future__", 0, [("annotations", None)]))
         source = written([syntax.docstring(module.about), *early, *body, *late])
         return with_comments(source, self._comments)
 
-    def _imports(
-        self, module: Module, names: Mapping[Reference, str]
-    ) -> tuple[list[ast.stmt], list[ast.stmt]]:
+    def _imports(self, module: Module, names: _Names) -> tuple[list[ast.stmt], list[ast.stmt]]:
         """Return imports for the top, and those that wait because modules need each other."""
         early: list[ast.stmt] = []
         late: list[ast.stmt] = []
         modules: list[tuple[str, str]] = []
         froms: dict[tuple[int, str], list[tuple[str, str | None]]] = {}
-        for reference, name in names.items():
+        for reference, name in names.given():
             own, definition = reference.wanted_name, reference.definition
             key, shown = _home(module, reference), (own, name if name != own else None)
             if definition is None and not reference.name:
@@ -160,7 +161,7 @@ class Layout:
         reached = self._reached.get(definition.path, ())
         return definition.path != module.path and module.path in reached
 
-    def _looks_ahead(self, module: Module, names: Mapping[Reference, str]) -> bool:
+    def _looks_ahead(self, module: Module, names: _Names) -> bool:
         """Return whether an annotation names what is not there yet when the module runs to it.
 
         Otherwise annotations are what they say, not strings: TorchScript takes no others.
@@ -172,11 +173,44 @@ class Layout:
                 if named is None:
                     continue
                 is_there = named in present or named.path != module.path
-                has_alias = named.path == module.path and names[reference] != named.name
+                has_alias = named.path == module.path and names.has_alias(reference)
                 if not is_there or has_alias or self._is_late(module, named):
                     return True
             present.add(owner)
         return False
+
+
+def _in_order(definitions: Iterable[Definition]) -> list[Definition]:
+    """Return definitions by their lines, each behind those that it needs when the module runs."""
+    by_line = sorted(definitions, key=lambda one: one.line)
+    position = {one: number for number, one in enumerate(by_line)}
+    needed = {
+        one: [r.definition for r in _references_of(chain.from_iterable(map(_at_once, one.body)))]
+        for one in by_line
+    }
+    found: dict[Definition, None] = {}
+
+    def place(one: Definition, around: tuple[Definition, ...]) -> None:
+        others = {other for other in needed[one] if other in position} - {one, *around}
+        for other in sorted(others, key=lambda other: position[other]):
+            place(other, (*around, one))
+        found.setdefault(one)
+
+    for one in by_line:
+        place(one, ())
+    return list(found)
+
+
+def _at_once(tree: ast.AST) -> Iterator[ast.AST]:
+    """Yield the expressions of a definition that run with the module: not bodies of functions."""
+    for name, value in ast.iter_fields(tree):
+        if isinstance(tree, ast.FunctionDef) and name == "body":
+            continue
+        for child in value if isinstance(value, list) else [value]:
+            if isinstance(child, ast.stmt):
+                yield from _at_once(child)
+            elif isinstance(child, ast.AST):
+                yield child
 
 
 def _annotations(tree: ast.AST) -> Iterator[ast.expr]:
@@ -217,35 +251,115 @@ def _references_of(trees: Iterable[ast.AST]) -> Iterable[Reference]:
     return dict.fromkeys(reference for reference in known if reference is not None)
 
 
-def _names_of(used: Iterable[Reference], module: Module) -> dict[Reference, str]:
-    """Give everything that a module refers to a name that no variable of it has."""
-    variables = set().union(*(definition.variables for definition in module.definitions))
-    taken = variables | {definition.name for definition in module.definitions}
-    names: dict[Reference, str] = {}
-    for reference in used:
-        is_own = reference.definition is not None and reference.definition.path == module.path
-        if is_own and reference.wanted_name not in variables:
-            names[reference] = reference.wanted_name
-        else:
-            is_builtin = not reference.home and reference.definition is None
-            unfit = taken if is_builtin else taken | _BUILTINS
-            free = next(name for name in numbered(reference.wanted_name) if name not in unfit)
-            names[reference] = free
-            taken.add(free)
-    return names
+class _Names:
+    """The names that a module has for what it refers to.
+
+    A variable of a function, or a member of a class, hides what has its name: there alone this has
+    another one.
+    """
+
+    def __init__(self, used: Iterable[Reference], module: Module) -> None:
+        self._known: dict[Reference, str] = {}
+        self._aliases: dict[Reference, str] = {}
+        statements = [one for definition in module.definitions for one in definition.body]
+        self._taken = {*_members(statements)}
+        hiding: dict[Reference, set[frozenset[str]]] = {}
+        for node, hidden in chain.from_iterable(map(_in_scopes, statements)):
+            reference = reference_of(node)
+            if reference is not None:
+                hiding.setdefault(reference, set()).add(hidden)
+        every = {name for all_hidden in hiding.values() for one in all_hidden for name in one}
+        for reference in used:
+            name = self._known[reference] = self._free(reference, module)
+            if any(name in hidden for hidden in hiding[reference]):
+                alias = next(n for n in numbered(name) if n not in self._taken | every | _BUILTINS)
+                self._aliases[reference] = alias
+                self._taken.add(alias)
+        self._visible = {
+            reference
+            for reference, all_hidden in hiding.items()
+            if any(self._known[reference] not in hidden for hidden in all_hidden)
+        }
+
+    def _free(self, reference: Reference, module: Module) -> str:
+        wanted, definition = reference.wanted_name, reference.definition
+        if definition is not None and definition.path == module.path:
+            return wanted
+        is_builtin = not reference.home and definition is None
+        unfit = self._taken if is_builtin else self._taken | _BUILTINS
+        found = next(name for name in numbered(wanted) if name not in unfit)
+        self._taken.add(found)
+        return found
+
+    def given(self) -> Iterator[tuple[Reference, str]]:
+        """Yield what is referred to, with each name that it has."""
+        for reference, name in self._known.items():
+            if reference in self._visible:
+                yield reference, name
+            if reference in self._aliases:
+                yield reference, self._aliases[reference]
+
+    def has_alias(self, reference: Reference) -> bool:
+        return reference in self._aliases
+
+    def put(self, body: Iterable[ast.stmt]) -> None:
+        """Put names in the place of keys of references, and numbers behind those of comments."""
+        for node, hidden in chain.from_iterable(map(_in_scopes, body)):
+            reference = reference_of(node)
+            if isinstance(node, ast.Name) and is_marker(node):
+                node.id = f"{_MARKER}{getattr(node, _NUMBER)}"
+            elif isinstance(node, ast.Name) and reference is not None:
+                name = self._known[reference]
+                node.id = self._aliases[reference] if name in hidden else name
 
 
 _BUILTINS = frozenset(dir(builtins))
 
 
-def _put_names(body: Iterable[ast.stmt], names: Mapping[Reference, str]) -> None:
-    """Put names in the place of the keys of references, and numbers behind those of comments."""
-    for node in chain.from_iterable(map(ast.walk, body)):
-        reference = reference_of(node)
-        if isinstance(node, ast.Name) and is_marker(node):
-            node.id = f"{_MARKER}{getattr(node, _NUMBER)}"
-        elif isinstance(node, ast.Name) and reference is not None:
-            node.id = names[reference]
+def _in_scopes(
+    node: ast.AST, hidden: frozenset[str] = frozenset(), outer: frozenset[str] = frozenset()
+) -> Iterator[tuple[ast.AST, frozenset[str]]]:
+    """Yield the nodes of a tree, each with the names of globals that mean something else there.
+
+    Functions see what the functions around them hide, ``outer``, and not what classes do.
+    """
+    yield node, hidden
+    inner = outer | _bound(node) if isinstance(node, _SCOPES) else hidden
+    function = inner if isinstance(node, ast.FunctionDef) else outer
+    for name, value in ast.iter_fields(node):
+        for child in value if isinstance(value, list) else [value]:
+            if isinstance(child, ast.AST):
+                is_inside = name == "body"
+                yield from _in_scopes(child, inner if is_inside else hidden, function)
+
+
+def _bound(scope: ast.FunctionDef | ast.ClassDef) -> frozenset[str]:
+    """Return the names that a function or class gives to things of its own."""
+    if isinstance(scope, ast.ClassDef):
+        return _members(scope.body)
+    parts = chain.from_iterable(map(ast.walk, ast.iter_child_nodes(scope)))
+    return frozenset(filter(None, map(_named, parts)))
+
+
+def _members(body: Iterable[ast.stmt]) -> frozenset[str]:
+    """Return the names that statements of a class or a module give, and not functions in it."""
+    parts = ([one] if isinstance(one, _SCOPES) else ast.walk(one) for one in body)
+    return frozenset(filter(None, map(_named, chain.from_iterable(parts))))
+
+
+_SCOPES = (ast.FunctionDef, ast.ClassDef)
+
+
+def _named(node: ast.AST) -> str | None:
+    """Return the name that a node gives to something; None where it gives none."""
+    match node:
+        case ast.Name(name, ast.Store() | ast.Del()) | ast.arg(name):
+            return name
+        case ast.FunctionDef(name) | ast.ClassDef(name) | ast.ExceptHandler(_, name):
+            return name
+        case ast.alias(name, shown):
+            return shown or name
+    return None
 
 
 def written(body: list[ast.stmt]) -> str:
@@ -319,7 +433,9 @@ class Comments:
     def origin(self, function: Function) -> str | None:
         """Return ``file:line`` of the ``def`` of a function; None where the archive has no file."""
         source, line = _source_of(function), self.line(function)
-        return None if source is None or line is None else self._place(source.filename, line)
+        if source is None or not source.filename or line is None:
+            return None
+        return self._place(source.filename, line)
 
     def line(self, function: Function) -> int | None:
         """Return the line of the ``def`` of a function in its file; None where there is no file."""

@@ -400,7 +400,6 @@ class Instances:
         made = syntax.function(
             "__init__", [ast.arg("self"), *arguments], [], body, syntax.literal(None)
         )
-        definition.variables |= {"self", *(argument.arg for argument in arguments)}
         _insert(definition, common, [made] if len(body) > 1 else [])
 
     def _initial(self, definition: Definition, name: str, passed: Container[str]) -> ast.expr:

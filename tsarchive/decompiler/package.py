@@ -8,7 +8,7 @@ import io
 import keyword
 import os
 import sys
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
@@ -270,7 +270,7 @@ class _Package:
         default = syntax.literal("cpu" if self._device is None else str(self._device))
         device = ast.arg("device", syntax.form("torch.device | str"))
         load = syntax.function(_LOAD, [device], [default], body, self._root)
-        return _module((_MODEL,), "Builds the model.", [load], {_LOAD, "device"})
+        return _module((_MODEL,), "Builds the model.", [load])
 
     def _interface(self) -> str:
         """Return ``__init__.py``: ``load``, and the class of the model if the package has it.
@@ -311,12 +311,9 @@ def _maker(made: ast.expr) -> ast.expr:
     return syntax.lambda_(made)
 
 
-def _module(
-    path: tuple[str, ...], about: str, body: list[ast.stmt], names: Iterable[str] = ()
-) -> Module:
+def _module(path: tuple[str, ...], about: str, body: list[ast.stmt]) -> Module:
     """Return a module of the package without a record in the archive."""
-    definition = Definition(0, "", path, "", body, set(names))
-    return Module(path, about, [definition])
+    return Module(path, about, [Definition(0, "", path, "", body)])
 
 
 SHADOWING = frozenset({"numpy", "torch"} | sys.stdlib_module_names)
@@ -407,6 +404,7 @@ def body_of(program: Program, key: Type | Function, definition: Definition) -> l
     match key:
         case Function():
             made = _function(program, key, definition.name, definition, is_method=False)
+            definition.line = program.comments.line(key) or 0
             return [_documented(made, definition.origin, program.comments.origin(key))]
         case ClassType(is_native=False):
             return _class_body(program, key, definition)
@@ -448,6 +446,8 @@ def _class_body(program: Program, class_: ClassType, definition: Definition) -> 
         body.append(_documented(made, program.comments.origin(function)))
     if "__eq__" in class_.methods and class_.is_module:
         body.append(syntax.assign(["__hash__"], syntax.form("object.__hash__")))
+    lines = map(program.comments.line, class_.methods.values())
+    definition.line = min(filter(None, lines), default=0)
     base = f"nn.{container_base(class_) or 'Module'}"
     bases = [syntax.form(base)] if class_.is_module else []
     class_definition = syntax.class_(definition.name, bases, body)
@@ -550,7 +550,6 @@ def _translated(
     attributes = _attributes_of(program, function, name)
     ignored = program.comments.ignored
     declare(translation.statements, types, variables.mixed, own, ignored, attributes)
-    definition.variables |= translation.variables.used
     returns = shown_type(program, function.schema.return_type)
     return syntax.function(name, arguments, defaults, translation.statements, returns)
 

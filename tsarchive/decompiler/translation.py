@@ -159,7 +159,7 @@ class Translation:
 
     def candidate(self, value: Value) -> str:
         told = self.told[value] if value in self.told else told_name(value)
-        if value.name is not None:
+        if value.name is not None and (told or not _is_of_tracer(value)):
             return told if _is_version(value.name, told) else value.name
         node = value.node
         if told:
@@ -168,6 +168,10 @@ class Translation:
             return _COUNTERS[min(len(self.loops), len(_COUNTERS) - 1)]
         if node.kind in _NAME_OF_KIND:
             return _NAME_OF_KIND[node.kind]
+        if node.kind == "prim::CallMethod":
+            return _name_of_call(node)
+        if value.name is not None:
+            return "x"
         if "name" in node.attributes:
             return node.name
         shown = node.kind.rpartition("::")[2].strip("_")
@@ -533,7 +537,8 @@ _ASSIGNED = re.compile(r"((?:\w+ *, *)*\w+) *(?::[^=]*)?=(?!=)")
 def told_name(value: Value) -> str:
     """Return the variable that the line of a value assigns it to; "" where the line does not tell.
 
-    What the same line goes on with is only a part of what it assigns.
+    What the same line goes on with is only a part of what it assigns. Of several lists that it
+    assigns, the lines that append to them tell.
     """
     node = value.node
     match = _ASSIGNED.match(text_of(node))
@@ -541,9 +546,35 @@ def told_name(value: Value) -> str:
         return ""
     names = match[1].replace(" ", "").split(",")
     if len(names) != len(node.outputs) or not names[0].isidentifier():
-        return ""
+        filled = _filled_as(value)
+        return filled if filled in names else ""
     found = names[node.outputs.index(value)]
     return found if found.isidentifier() and found != "_" else ""
+
+
+def _filled_as(value: Value) -> str:
+    """Return the variable whose ``append`` all lines that add to a list call; "" without one."""
+    fillers = [user for user, offset in value.uses if (user.kind, offset) == ("aten::append", 0)]
+    found = {text_of(user).partition(".append(")[0] for user in fillers}
+    return found.pop() if len(found) == 1 else ""
+
+
+_NAMES_OF_TRACER = ("forward", "input")
+
+
+def _is_of_tracer(value: Value) -> bool:
+    """Return whether torch's tracer may have named a value, by what it is for others."""
+    name = (value.name or "").rstrip("0123456789")
+    return name in _NAMES_OF_TRACER and value.node.kind != "prim::Param"
+
+
+def _name_of_call(node: Node) -> str:
+    """Return a name for what a method gives: its own, but for ``forward`` that of the submodule."""
+    if node.name != "forward":
+        return node.name
+    owner = node.input.node
+    is_named = owner.kind == "prim::GetAttr" and owner.name.isidentifier()
+    return owner.name if is_named else "x"
 
 
 def _is_on_line(one: Node, other: Node) -> bool:
