@@ -5,6 +5,7 @@ Annotations are values here, as torch.jit needs those of attributes.
 
 import io
 import sys
+import zipfile
 from collections.abc import Callable
 from enum import Enum
 from pathlib import Path
@@ -220,6 +221,23 @@ class Room(nn.Module):
         return x * self.room
 
 
+class Point(NamedTuple):
+    x: int
+    y: int
+
+
+class Colour(Enum):
+    RED = 1
+    GREEN = 2
+
+
+class Values(nn.Module):
+    """Named tuples, enums, and text that stands in the table of constants."""
+
+    def forward(self, n: int, colour: Colour) -> tuple[Point, str]:
+        return Point(n + 1, n + 2), "é" if colour == Colour.RED else "a"
+
+
 class Forked(nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         later = torch.jit.fork(scaled, x, 2.0)
@@ -239,9 +257,9 @@ class Net(nn.Module):
 
 MODULES: list[Callable[[], nn.Module]] = [
     Attributes, Chain, Calls, Defaults, Forked, Helpers, Holder, Layers, Locals, Net, Overloads,
-    Room, Tables,
+    Room, Tables, Values,
 ]  # fmt: skip
-COMING_BACK = ["final_scalars", "if_elif_else", "named_tuple", "pre_hook", "union_of_two"]
+COMING_BACK = ["final_scalars", "frozen", "if_elif_else", "named_tuple", "pre_hook", "union_of_two"]
 
 
 def outcomes(check: CodeCheck) -> dict[str, str]:
@@ -276,6 +294,40 @@ def test_the_code_of_archives_comes_back(name, tmp_path):
     report = tsarchive.decompile(ARCHIVES / f"{name}.pt", tmp_path / "package", check=True)
     assert report.check is not None
     assert {*outcomes(report.check).values()} == {"equal"}
+
+
+class Smooth(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return nn.functional.gelu(x) + 1
+
+
+def aged(data: bytes, version: int) -> io.BytesIO:
+    """An archive as one of another version of the format."""
+    made = io.BytesIO()
+    with zipfile.ZipFile(io.BytesIO(data)) as own, zipfile.ZipFile(made, "w") as other:
+        for name in own.namelist():
+            is_version = name.endswith("/.data/version")
+            other.writestr(name, f"{version}\n" if is_version else own.read(name))
+    made.seek(0)
+    return made
+
+
+def test_operators_of_older_releases_come_back(tmp_path):
+    archive = aged(torch_saved(torch.jit.script(Smooth())), 9)
+    report = tsarchive.decompile(archive, tmp_path / "package", check=True)
+    assert report.check is not None
+    assert {*outcomes(report.check).values()} == {"equal"}
+    file = next((tmp_path / "package").rglob("test_checking.py"))
+    file.write_text(file.read_text().replace("gelu_0_9(x)", "torch.nn.functional.gelu(x)"))
+    archive.seek(0)
+    check = checked(archive, report.directory, report.definitions, report.operators)
+    assert {*outcomes(check).values()} == {"differs"}
+
+
+def test_a_library_with_other_code_is_no_finding():
+    methods = [MethodCheck(n, n, n) for n in ("equal", "library", "differs")]
+    assert CodeCheck((*methods[:2],)).same
+    assert not CodeCheck((*methods,)).same
 
 
 @pytest.fixture
@@ -319,6 +371,9 @@ CHANGES = [
     (Helpers, "total < 1000", "total <= 1000"),
     (Room, "self.limit - 1", "self.limit"),
     (Defaults, "by=3", "by=2"),
+    (Values, "x: int\n    y: int", "y: int\n    x: int"),
+    (Values, "RED = 1", "RED = 3"),
+    (Values, 'pair, "é"', 'pair, "à"'),
 ]
 
 
@@ -453,7 +508,7 @@ def test_the_command_tells_what_differs(tmp_path):
 
 @pytest.mark.long("test_the_command_tells_what_differs")
 def test_the_command_ends_with_1_where_code_does_not_come_back(tmp_path):
-    shown = run("decompile", ARCHIVES / "frozen.pt", "-o", tmp_path / "package", "--check")
+    shown = run("decompile", ARCHIVES / "any_argument.pt", "-o", tmp_path / "package", "--check")
     assert shown.exit_code == 1
     assert "is not scripted: " in shown.stdout
 

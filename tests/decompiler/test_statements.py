@@ -72,7 +72,11 @@ def test_stores_hold_what_they_store(line, written):
     assert line in written(Stores)
 
 
-CONDITIONS = ["if not n != 3:", "if not n < 5 and (not x < 2.0):", "n > 0 and text"]
+CONDITIONS = [
+    "if not n != 3:",
+    "if not n < 5 and (not x < 2.0):",
+    "if n > 0:\n            if text ==",
+]
 
 
 @pytest.mark.parametrize("line", CONDITIONS)
@@ -187,8 +191,8 @@ class Calls(nn.Module):
         "mask = torch.matmul(x, torch.zeros(2, 2)).pow(2)",
         'for word in text.split(" "):',
         "if len(word) == 0:",
-        "for value in table.values():",
-        "for key in table:",
+        "for _, value in table.items():",
+        "for key, _ in table.items():",
         "return self.inner(x, mask), words",
     ],
 )

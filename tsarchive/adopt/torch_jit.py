@@ -784,6 +784,22 @@ def scripted(module: torch.nn.Module, definitions: Mapping[Any, str], number: in
     return torch.jit.script(module)
 
 
+def let_be_constants(scripted: Any, beginning: str) -> None:
+    """Put values in the place of attributes of scripted modules whose names begin so."""
+    for module in scripted.modules():
+        for method in map(module._c._get_method, module._c._method_names()):
+            for read in method.graph.findAllNodes("prim::GetAttr", True):
+                if read.s("name").startswith(beginning):
+                    constant = method.graph.create("prim::Constant")
+                    value = getattr(module, read.s("name"))
+                    is_tensor = isinstance(value, torch.Tensor)
+                    (constant.t_ if is_tensor else constant.ival_)("value", value)
+                    constant.output().setType(read.output().type())
+                    constant.insertBefore(read)
+                    read.output().replaceAllUsesWith(constant.output())
+                    read.destroy()
+
+
 def special_forms() -> Mapping[str, Any]:
     """Return what torch.jit has in the place of classes for calls that run later, by name."""
     jit: Any = torch.jit

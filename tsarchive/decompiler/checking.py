@@ -6,12 +6,13 @@ where an attribute is read that no code sets, or what has no effect and no resul
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Container, Iterator, Mapping, Sequence, Set
+from collections.abc import Collection, Container, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -23,11 +24,11 @@ from typing import Any, BinaryIO, Final, Literal
 
 from tsarchive.analyses.encoding import Plain
 from tsarchive.diffing.definitions import routine_changes
-from tsarchive.diffing.programs import ProgramComparison, RoutinePair
+from tsarchive.diffing.programs import ProgramComparison
 from tsarchive.diffing.report import Change
 from tsarchive.errors import ArchiveError
 from tsarchive.fingerprinting import Readable, readable_contents, tensor_digest
-from tsarchive.formats.contents import Routine
+from tsarchive.formats.contents import Definition, Routine
 from tsarchive.formats.torchscript.contents import TorchScriptContents
 from tsarchive.run.passes.liveness import Effects
 
@@ -53,15 +54,19 @@ main(sys.argv[1])
 class MethodCheck:
     """A method or function of the archive: what becomes of it when the package is scripted.
 
-    ``name`` is its qualified name in the archive, ``where`` the path of the first module that has
-    it (of a function its name). Where code ``differs``, ``before`` is the first place in the
-    archive that does and ``after`` the same place in the package, as TorchScript writes them; None
-    where nothing stands there. ``reason`` says why a method is ``not scripted``.
+    So is a named tuple or an enum whose fields or members differ. ``name`` is its qualified name in
+    the archive, ``where`` the path of the first module that has it (of others their name). Where
+    code ``differs``, ``before`` is the first place in the archive that does and ``after`` the same
+    place in the package, as TorchScript writes them; None where nothing stands there. ``reason``
+    says why a method is ``not scripted``.
+
+    Of what is a ``library``'s class or function in the package, the code is that of the library's
+    release here. That it does what the archive's does was proven when the package was written.
     """
 
     name: str
     where: str
-    outcome: Literal["equal", "differs", "not scripted"]
+    outcome: Literal["equal", "library", "differs", "not scripted"]
     before: str | None = None
     after: str | None = None
     reason: str = ""
@@ -69,14 +74,17 @@ class MethodCheck:
 
 @dataclass(frozen=True, slots=True)
 class CodeCheck:
-    """All methods and functions of an archive, in the order of its modules."""
+    """All methods and functions of an archive, in the order of its modules.
+
+    What objects hold is not compared, as arguments of constructors and values of attributes.
+    """
 
     methods: tuple[MethodCheck, ...]
 
     @property
     def same(self) -> bool:
-        """Whether all of them have their code again."""
-        return all(method.outcome == "equal" for method in self.methods)
+        """Whether all of them have their code again, but those that a library has now."""
+        return all(method.outcome in ("equal", "library") for method in self.methods)
 
 
 def checked(
@@ -102,7 +110,7 @@ def checked(
             package=os.path.abspath(directory),
             names=definitions,
             operators=operators if _has_own_helpers(directory, operators) else {},
-            methods=[pair.name for pair in _routines(before, before)],
+            methods=[pair.name for pair in _comparison(before, before).routines()],
             archive=archive,
             failures=os.path.join(folder, "failures.json"),
         )
@@ -111,7 +119,24 @@ def checked(
             return CodeCheck(tuple(_refused(before, failures)))
         with _readable(archive) as after:
             names = _other_names(definitions)
-            return CodeCheck(tuple(_compared(before, after, failures, names)))
+            found = _compared(before, after, failures, names)
+            own = frozenset(definitions.values())
+            return CodeCheck(tuple(_of_library(method, own) for method in found))
+
+
+def _of_library(method: MethodCheck, own: Collection[str]) -> MethodCheck:
+    """Return the outcome of a method, which may be in none of the package's ``own`` definitions."""
+    is_own = method.name in own or method.name.rpartition(".")[0] in own
+    home = _home(method.name)
+    is_elsewhere = home == "torch" or home not in set(map(_home, own))
+    if is_own or not is_elsewhere or method.outcome == "equal":
+        return method
+    return dataclasses.replace(method, outcome="library")
+
+
+def _home(name: str) -> str:
+    """Return the package that a qualified name was defined in."""
+    return name.removeprefix("__torch__.").partition(".")[0]
 
 
 @contextmanager
@@ -138,11 +163,12 @@ def _archive_in(folder: str) -> str:
     return os.path.join(folder, "scripted.pt")
 
 
-def _routines(
+def _comparison(
     before: Readable, after: Readable, known_as: Mapping[str, str] = MappingProxyType({})
-) -> Iterator[RoutinePair]:
+) -> ProgramComparison:
     digests = (partial(_digest, before), partial(_digest, after))
-    return ProgramComparison(before.contents, after.contents, digests, known_as).routines()
+    contents = before.contents, after.contents
+    return ProgramComparison(*contents, digests, known_as, pairs_unlike=False)
 
 
 def _other_names(definitions: Mapping[str, str]) -> dict[str, str]:
@@ -180,7 +206,7 @@ def _scripted(request: Request, folder: Path, imports: Sequence[str]) -> Mapping
 
 def _refused(archive: Readable, failures: Mapping[str, str]) -> Iterator[MethodCheck]:
     """Yield all methods of a model that torch.jit refuses."""
-    for where, name, *_ in _routines(archive, archive):
+    for where, name, *_ in _comparison(archive, archive).routines():
         reason = failures.get(name) or failures[WHOLE]
         yield MethodCheck(name, where, "not scripted", reason=reason)
 
@@ -188,7 +214,8 @@ def _refused(archive: Readable, failures: Mapping[str, str]) -> Iterator[MethodC
 def _compared(
     before: Readable, after: Readable, failures: Mapping[str, str], known_as: Mapping[str, str]
 ) -> Iterator[MethodCheck]:
-    pairs = [*_routines(before, after, known_as)]
+    comparison = _comparison(before, after, known_as)
+    pairs = [*comparison.routines()]
     bodies = chain.from_iterable(bodies_of(side.contents.outline) for side in (before, after))
     assigned = {*names_set(bodies), *names_set(pair.before.body for pair in pairs)}
     renamed = _renamed(
@@ -207,6 +234,16 @@ def _compared(
             yield MethodCheck(name, where, "differs", *shown)
         else:
             yield MethodCheck(name, where, "equal")
+    for name, definition, scripted in comparison.values():
+        told = _values_of(definition), _values_of(scripted)
+        if told[0] != told[1]:
+            yield MethodCheck(name, name, "differs", *told)
+
+
+def _values_of(definition: Definition) -> str:
+    """Return the fields of a named tuple, or the members of an enum, in their order."""
+    slots = {**definition.attributes, **definition.constants}
+    return ", ".join(f"{name}: {slot}" for name, slot in slots.items())
 
 
 def _renamed(before: Set[str], after: Set[str]) -> dict[str, str]:

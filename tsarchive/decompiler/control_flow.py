@@ -122,14 +122,16 @@ def _emit_if(
     if shown is not None:
         translation.statements += shown
         return
-    condition, body = _merged(condition, body, other)
+    line = text_of(node)
+    condition, body = _merged(condition, body, other, line)
     behind: list[ast.stmt] = []
     if ends(body):
         behind, other = other, behind
     if [type(one) for one in without_markers(other)] in ([], [ast.If]):
         other = without_markers(other)  # ``elif`` has no place for a comment before it
-    chain = _open_chain(translation.statements) if text_of(node).startswith("elif") else None
+    chain = _open_chain(translation.statements) if line.startswith("elif") else None
     made = ast.If(condition, body, other)
+    setattr(made, _LINE, line)
     if chain is None:
         translation.comment(node)
         translation.statements.append(made)
@@ -152,13 +154,23 @@ def _close_chains(statements: list[ast.stmt]) -> None:
 
 
 def _merged(
-    condition: ast.expr, body: list[ast.stmt], other: list[ast.stmt]
+    condition: ast.expr, body: list[ast.stmt], other: list[ast.stmt], line: str
 ) -> tuple[ast.expr, list[ast.stmt]]:
-    """Return the condition ``a and b`` and the inner body of an if that holds only an if."""
+    """Return the condition ``a and b`` and the inner body of an if that holds only an if.
+
+    Those that had lines of their own in the program keep them; ``line`` is that of the outer one.
+    """
     match without_markers(body):
-        case [ast.If(inner, statements, [])] if not without_markers(other):
-            return _joined(ast.And, condition, inner), statements
+        case [ast.If(test=inner, body=statements, orelse=[]) as nested]:
+            lines = {line, getattr(nested, _LINE, "")}
+            are_apart = len(lines) > 1 and all(one.startswith(_IF_LINE) for one in lines)
+            if not are_apart and not without_markers(other):
+                return _joined(ast.And, condition, inner), statements
     return condition, body
+
+
+_LINE = "line"
+_IF_LINE = ("if ", "elif ")
 
 
 def _open_chain(statements: Sequence[ast.stmt]) -> ast.If | None:
@@ -331,11 +343,15 @@ def _for(translation: Translation, node: Node) -> None:
     (shown,) = header
     if "targets" not in node.attributes:
         shown = syntax.call(syntax.builtin("range"), [shown])
-    target, shown = _halved(target, shown)
+    if _WITH_KEYS not in text_of(node):
+        target, shown = _halved(target, shown)
     is_expression = bool(text_of(node)) and not text_of(node).startswith("for")
     if is_expression and _comprehension(translation, body, target, shown, statements):
         return
     translation.emit(ast.For(target, shown, statements, []), node)
+
+
+_WITH_KEYS = ".items()"
 
 
 def _halved(target: ast.expr, iterable: ast.expr) -> tuple[ast.expr, ast.expr]:
@@ -658,7 +674,7 @@ def _as_expression(
 def _is_statement(result: Value) -> bool:
     """Return whether the line of an if says that both branches assign its result."""
     is_variable = result.name is not None and result.type != BOOL
-    return is_variable and text_of(result.node).startswith(("if ", "elif "))
+    return is_variable and text_of(result.node).startswith(_IF_LINE)
 
 
 def _length(node: ast.expr) -> int:

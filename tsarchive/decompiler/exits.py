@@ -90,7 +90,9 @@ def _is_meant(exit_: _Exit, owner: _Owner, block: Block) -> bool:
     if block is not first or is_left(second):
         return False
     if exit_.loop is not None:
-        return _does_nothing(block) and _goes_on(exit_.loop, exit_.values[1:])
+        is_check = bool(second.nodes) and second.nodes[-1].kind == "prim::RaiseException"
+        goes_on = not is_check and _goes_on(exit_.loop, exit_.values[1:])
+        return goes_on and _does_nothing(block)
     return bool(owner.node.outputs) and _returns(owner.node)
 
 

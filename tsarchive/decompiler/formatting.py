@@ -18,9 +18,12 @@ from tsarchive.errors import UnsupportedError
 
 _SETTINGS = ("--isolated", "--no-cache", "--quiet")
 # What TorchScript has no other form for: defaults that are lists, the classes of a ``with``,
-# ``keys`` of objects; what operators mean of futures and of numbers that are nan; and what the
-# program chose an ``if`` for.
-_MEANT = "B006,BLE001,FURB136,PLR1730,PYI034,PYI036,SIM118,SIM401"
+# ``keys`` of objects; what operators mean of futures and of numbers that are nan; and expressions,
+# loops and ``if`` that the program has as they are.
+_MEANT = (
+    "B002,B006,BLE001,FLY002,FURB136,PERF402,PLC0206,PLR0124,PLR1730,"
+    "PYI034,PYI036,PYI041,SIM118,SIM201,SIM401"
+)
 _STEPS = (
     ("check", "--fix-only", "--select", "I,UP032,UP034"),
     ("format",),

@@ -52,6 +52,7 @@ from tsarchive.operators.python_forms import (
     WITHOUT_ALPHA,
     WRAPPING,
 )
+from tsarchive.operators.upgraders import OLDER
 from tsarchive.run.checks import MEMORY_FORMATS, enum_names
 from tsarchive.run.expressions import nesting, told_element
 from tsarchive.run.natives.conversions import DTYPES, LAYOUTS
@@ -91,7 +92,7 @@ class Operators:
         if node.stand_in is not None:
             return syntax.call(self.program.reference(node.stand_in), arguments)
         if node.upgrader is not None:
-            upgrader = syntax.helper(f"upgrader::{node.upgrader}")
+            upgrader = syntax.helper(f"{OLDER}::{node.upgrader}")
             return syntax.call(upgrader, *_by_schema(schema, dict(enumerate(arguments))))
         number = known_number(node)
         if number is not None:
@@ -193,7 +194,7 @@ class Operators:
         self, node: Node, schema: FunctionSchema, arguments: Sequence[ast.expr]
     ) -> dict[int, ast.expr] | None:
         """Return arguments that differ from defaults; None where a number stands for a dtype."""
-        count, _ = necessary_arguments(schema, node.inputs)
+        count = _told_by(schema, node.inputs)
         while count and is_default_list(schema.arguments[count - 1], arguments[count - 1]):
             count -= 1
         enums = enum_names(schema.full_name)
@@ -485,6 +486,14 @@ def _by_schema(
     return positional, keywords
 
 
+def _told_by(schema: FunctionSchema, values: Sequence[Value]) -> int:
+    """Return how many leading arguments a call needs, with all where fewer mean an overload."""
+    needed, _ = necessary_arguments(schema, values)
+    whole = sum(not argument.kwarg_only for argument in schema.arguments)
+    is_doubtful = needed < whole and not is_told_apart(schema, values[:needed], {})
+    return whole if is_doubtful and is_told_apart(schema, values[:whole], {}) else needed
+
+
 def _without_defaults(
     schema: FunctionSchema, arguments: Mapping[int, ast.expr], values: Sequence[Value], text: str
 ) -> Mapping[int, ast.expr]:
@@ -498,7 +507,10 @@ def _without_defaults(
         if not argument.has_default or not is_default(argument.default, values[offset]):
             break
         del kept[offset]
-    return kept
+    named = {schema.arguments[i].name: values[i] for i in kept if i >= first}
+    fewer, more = ([values[i] for i in given if i < first] for given in (kept, arguments))
+    is_doubtful = len(fewer) < len(more) and not is_told_apart(schema, fewer, named)
+    return arguments if is_doubtful and is_told_apart(schema, more, named) else kept
 
 
 def by_call(
@@ -605,9 +617,10 @@ def _of_items(
     return None, arguments
 
 
+_QUOTIENT = "_1 / _0"
 _REFLECTED: Mapping[str, str] = {
     "return b + a": "_1 + _0", "return b * a": "_1 * _0",
-    "return torch.neg(b) + a": "_1 - _0", "return torch.reciprocal(b) * a": "_1 / _0",
+    "return torch.neg(b) + a": "_1 - _0", "return torch.reciprocal(b) * a": _QUOTIENT,
     "return b > a": "_1 < _0", "return b >= a": "_1 <= _0",
     "return b < a": "_1 > _0", "return b <= a": "_1 >= _0",
 }  # fmt: skip
@@ -615,16 +628,23 @@ _REFLECTED: Mapping[str, str] = {
 _BUILTINS_FILE = "<string>"
 
 
+def _reflected_form(node: Node) -> str:
+    is_builtin = node.range is not None and node.range.source.filename == _BUILTINS_FILE
+    return _REFLECTED.get(text_of(node), "") if is_builtin else ""
+
+
+def is_quotient(node: Node) -> bool:
+    """Return whether a node multiplies as the second step of a division by a tensor."""
+    return node.kind == "aten::mul" and _reflected_form(node) == _QUOTIENT
+
+
 def _reflected(node: Node, arguments: Sequence[ast.expr]) -> ast.expr | None:
     """Return ``1 - x`` where the code has what torch.jit compiles that to; None elsewhere."""
-    form = _REFLECTED.get(text_of(node))
-    if form is None or len(node.inputs) < _OPERANDS or not syntax.is_atom(arguments[1]):
+    form = _reflected_form(node)
+    if not form or len(node.inputs) < _OPERANDS or not syntax.is_atom(arguments[1]):
         return None
-    assert node.range is not None
     tensor = _operand(arguments[0]) if "torch." in text_of(node) else arguments[0]
-    if node.range.source.filename != _BUILTINS_FILE or tensor is None:
-        return None
-    return syntax.form(form, tensor, arguments[1])
+    return None if tensor is None else syntax.form(form, tensor, arguments[1])
 
 
 def _operand(shown: ast.expr) -> ast.expr | None:
@@ -833,7 +853,7 @@ def _is_misread(schema: FunctionSchema, count: int) -> bool:
 def _is_to(schema: FunctionSchema, count: int, keywords: Collection[str]) -> bool:
     """Return whether ``x.to`` of Python takes the arguments."""
     if schema.overload == "prim_Device":
-        return count <= _OPERANDS
+        return count < len(schema.arguments)
     if schema.overload == "dtype_layout":
         return bool(keywords) and not {"layout", "pin_memory"} & set(keywords)
     return schema.overload in _TO_OVERLOADS

@@ -4,13 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Container
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Final
 
-from tsarchive.ir.graph import Block, Node, Value, carried_values, drop_carried
+from tsarchive.ir.classes import Function
+from tsarchive.ir.graph import Block, Node, Value, carried_values, drop_carried, must_be_none
 from tsarchive.ir.rewriting import blocks_in, copy_of, remove, replace
 from tsarchive.ir.types import INT
+from tsarchive.operators.effects import WITH_EFFECTS, operator_may_write
 from tsarchive.run.passes.alias_analysis import Aliases
-from tsarchive.run.passes.liveness import Effects, Liveness, known_result
+from tsarchive.run.passes.liveness import (
+    CALLS,
+    NOTHING,
+    Effects,
+    Liveness,
+    called_function,
+    known_result,
+)
 from tsarchive.run.passes.peephole import NumberOf
 
 from .exits import recover_exits
@@ -48,6 +58,7 @@ def prepared(graph: Block, program: Program, number_of: NumberOf) -> Prepared:
     What the runner finds out about a graph it finds before, in the copy of the graph as it is.
     """
     copy = copy_of(graph, keeps_places=True)
+    _drop_repeated(copy, program.effects)
     live = Liveness(copy, program.effects)
     unchanged = program.identities.of(copy, live.nodes, number_of)
     aliases = Aliases(copy, live.nodes)
@@ -64,7 +75,79 @@ def prepared(graph: Block, program: Program, number_of: NumberOf) -> Prepared:
 
 def prune(graph: Block, effects: Effects) -> None:
     """Take out of a graph what does not run, and results that nothing uses."""
+    _drop_repeated(graph, effects)
     _prune(graph, Liveness(graph, effects))
+
+
+def _drop_repeated(graph: Block, effects: Effects) -> None:
+    """Take out calls whose results nothing uses and that follow once more.
+
+    torch.jit compiles arguments again for each overload that it tries.
+    """
+    for block in blocks_in(graph):
+        running = [node for node in block.nodes if not node.is_constant]
+        for node, after in pairwise(running):
+            is_unused = not any(output.uses for output in node.outputs)
+            is_repeated = is_unused and node.kind == _CALL and _are_alike(node, after)
+            if is_repeated and _only_raises(node, effects, set()):
+                remove(block, node)
+
+
+def _are_alike(node: Node, other: Node) -> bool:
+    """Return whether two nodes compute the same of the same values."""
+    if node.kind != other.kind or len(node.inputs) != len(other.inputs):
+        return False
+    pairs = zip(node.inputs, other.inputs, strict=True)
+    return all(one is two or _are_same_constants(one.node, two.node) for one, two in pairs)
+
+
+def _are_same_constants(one: Node, two: Node) -> bool:
+    """Return whether both are constants of one value, as torch distinguishes 1, 1.0 and True."""
+    if not (one.is_constant and two.is_constant and one.output.type == two.output.type):
+        return False
+    return one.attributes == two.attributes
+
+
+def _only_raises(call: Node, effects: Effects, seen: set[Function]) -> bool:
+    """Return whether a call does nothing but compute its result, or raise."""
+    function = called_function(call)
+    if function is None or function in seen:
+        return False
+    seen.add(function)
+    return all(
+        _only_raises(node, effects, seen) if node.kind in CALLS else _is_harmless(node, call)
+        for node in Liveness(function.graph, effects, NOTHING).nodes
+    )
+
+
+def _is_harmless(node: Node, call: Node) -> bool:
+    """Return whether a node that runs in a call has no effect outside of it, but that it raises."""
+    if node.kind == _RAISE:
+        return True
+    if node.kind in WITH_EFFECTS or node.has_effects:
+        return False
+    if not operator_may_write(node):
+        return True
+    arguments = () if node.schema is None else node.schema.arguments
+    written = [value for value, one in zip(node.inputs, arguments, strict=False) if one.is_write]
+    return bool(written) and all(_is_own(value, call) for value in written)
+
+
+def _is_own(value: Value, call: Node) -> bool:
+    """Return whether a value in a call is a new list or dict, or an argument that is None."""
+    while value.node.kind == "prim::unchecked_cast":
+        value = value.node.input
+    if value.node.kind in ("prim::ListConstruct", "prim::DictConstruct"):
+        return True
+    function = called_function(call)
+    assert function is not None
+    given = call.inputs[len(call.inputs) - len(function.graph.params) :]
+    pairs = zip(function.graph.params, given, strict=True)
+    return any(param is value and must_be_none(argument) for param, argument in pairs)
+
+
+_CALL: Final = "prim::CallFunction"
+_RAISE: Final = "prim::RaiseException"
 
 
 def _prune(block: Block, live: Liveness) -> None:

@@ -10,6 +10,7 @@ import ast
 import importlib
 import inspect
 import json
+import linecache
 import re
 import sys
 import textwrap
@@ -23,6 +24,7 @@ from typing import Any, Final
 import torch
 
 from tsarchive.adopt import torch_jit
+from tsarchive.operators.upgraders import OLDER, OLDER_SCHEMAS
 from tsarchive.saving import save
 
 from .naming import ACCESSOR, STATE_METHODS
@@ -30,6 +32,7 @@ from .naming import ACCESSOR, STATE_METHODS
 WHOLE: Final = ""
 """The name, among those that could not be scripted, of the model as a whole."""
 _NAMES: Final = {shown: name for name, shown in STATE_METHODS.items()}
+_OVERLOAD: Final = re.compile(r"(?P<operator>\btorch\.ops(?:\.\w+){2})\.\w+(?=\()")
 _FRAME: Final = re.compile(r'^\s*File "(?P<file>.+)", line (?P<line>\d+)', re.MULTILINE)
 
 
@@ -85,6 +88,10 @@ class _Rescripting:
     def scripted(self) -> Any:
         """Return the scripted model, None where torch.jit refuses all of it."""
         model = self._package.load()
+        constants = {each.__name__: _rewrite_for_compiler(each) for each in self._modules()}
+        for module in model.modules():
+            for name, value in constants.get(type(module).__module__, {}).items():
+                setattr(module, name, value)
         hooks = [*_hooks_of(model)]
         for class_ in {type(module) for module in model.modules()}:
             _name_as_archive(class_)
@@ -99,7 +106,12 @@ class _Rescripting:
             is_compiled = (source.owner, source.name.rpartition(".")[2]) in compiled
             if not is_compiled and source.function not in hooks:
                 torch_jit.compile_always(source.function)
-        return self._compiled(model)
+        return self._with_constants(self._compiled(model))
+
+    def _with_constants(self, scripted: Any) -> Any:
+        if scripted is not None:
+            torch_jit.let_be_constants(scripted, _ATTRIBUTE)
+        return scripted
 
     def _compiled(self, model: torch.nn.Module) -> Any:
         """Return a model with all methods that compile, None where torch.jit refuses all of it."""
@@ -193,6 +205,47 @@ class _Rescripting:
         for frame in _FRAME.finditer(str(error)):
             place = frame["file"], int(frame["line"])
             yield from (source for source in self._functions if source.is_at(*place))
+
+
+def _rewrite_for_compiler(module: ModuleType) -> Mapping[str, Any]:
+    """Let torch.jit read code of a module as it takes it; return the attributes that are read.
+
+    It chooses overloads by itself. Of tensors that are constants it only knows attributes.
+    """
+    file = str(module.__file__)
+    lines = [line.encode() for line in linecache.getlines(file)]
+    constants = {
+        k: v for k, v in vars(module).items() if isinstance(v, torch.Tensor | torch.ScriptObject)
+    }
+    used: dict[str, Any] = {}
+    for name, owner in reversed(_names_in_methods(b"".join(lines))):
+        if name.id in constants:
+            line, attribute = lines[name.lineno - 1], f"{_ATTRIBUTE}{name.id}"
+            shown = f"{owner}.{attribute}".encode()
+            lines[name.lineno - 1] = line[: name.col_offset] + shown + line[name.end_col_offset :]
+            used[attribute] = constants[name.id]
+    written = [_OVERLOAD.sub(r"\g<operator>", line.decode()) for line in lines]
+    # Without a time of its own, this is what the file holds for those who read its lines.
+    linecache.cache[file] = (0, None, written, file)
+    return used
+
+
+def _names_in_methods(text: bytes) -> list[tuple[ast.Name, str]]:
+    """Return what the methods of classes name, in order, each with the name of the object."""
+    classes = (node for node in ast.parse(text).body if isinstance(node, ast.ClassDef))
+    methods = (node for class_ in classes for node in class_.body)
+    found = [
+        (name, method.args.args[0].arg)
+        for method in methods
+        if isinstance(method, ast.FunctionDef) and method.args.args
+        for name in ast.walk(method)
+        if isinstance(name, ast.Name) and isinstance(name.ctx, ast.Load)
+    ]
+    return sorted(found, key=lambda pair: (pair[0].lineno, pair[0].col_offset))
+
+
+_ATTRIBUTE: Final = "constant_in_code_"
+"""What names of attributes begin with that stand for constants."""
 
 
 def _methods(found: Any) -> Iterator[tuple[str, FunctionType]]:
@@ -305,6 +358,10 @@ def main(path: str) -> None:
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)
     sys.path.insert(0, str(Path(request.package).parent))
+    library: Any = torch.library  # which has no types
+    old = library.Library(OLDER, "FRAGMENT")  # known as long as this is
+    for name in OLDER_SCHEMAS.keys() & {*request.operators.values()}:
+        old.define(OLDER_SCHEMAS[name].partition("::")[2])
     found = _Rescripting(request)
     scripted = found.scripted()
     if scripted is not None:

@@ -9,12 +9,21 @@ So are items of tuples, lists and tuples that one operation uses, and values tha
 Nor does it mean anything whether a list that was just made is copied, if nothing else has it; which
 type is known of a value, or None has; or whether an exception has no class, which is raised as a
 RuntimeError.
+
+Nor that all rows of a tensor are taken, where rows or columns of these are.
+Nor that an int is put into a tensor, as tracing does, and taken out again.
+Nor whether code says that a tensor becomes a number, or passes it where a number is wanted.
+
+An operator of an older release has the name of what stands for it today.
+
+What stands beside a branch that raises stands behind it: it runs where nothing was raised. What
+stands behind an exception never runs. Branches on the opposite of a condition are the other ones.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Container, Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from types import MappingProxyType
 from typing import Final, NamedTuple
@@ -22,16 +31,62 @@ from typing import Final, NamedTuple
 from tsarchive.analyses.encoding import Plain
 from tsarchive.diffing.routines import typed
 from tsarchive.formats.contents import Body, Operation, Outline, Routine
+from tsarchive.operators.upgraders import OLDER
 
+_OLDER_MEANING: Final = "older meaning"
 _READ: Final = "prim::GetAttr"
 _SET: Final = "prim::SetAttr"
 _CASTS: Final = frozenset({"prim::unchecked_cast", "prim::unchecked_unwrap_optional"})
-_FREE: Final = frozenset({"prim::Uninitialized", "prim::TupleIndex"})
-_DISPLAYS: Final = frozenset({"prim::ListConstruct", "prim::TupleConstruct"})
+_UNSET: Final = "prim::Uninitialized"
+_FREE: Final = frozenset({_UNSET, "prim::TupleIndex"})
+_LIST: Final = "prim::ListConstruct"
+_DISPLAYS: Final = frozenset({_LIST, "prim::TupleConstruct"})
 _RAISE: Final = "prim::RaiseException"
+_IF: Final = "prim::If"
+_OPPOSITES: Final = {
+    "aten::__isnot__": "aten::__is__",
+    **{
+        f"aten::ne.{kind}": f"aten::eq.{kind}"
+        for kind in ("int", "float", "int_float", "float_int", "bool", "str", "device")
+    },
+    "aten::le.int": "aten::gt.int",
+    "aten::ge.int": "aten::lt.int",
+}
+_SAME: Final = {
+    "aten::IntImplicit": "aten::Int.Tensor",
+    "aten::FloatImplicit": "aten::Float.Tensor",
+    "aten::ComplexImplicit": "aten::Complex.Tensor",
+    "aten::ScalarImplicit": "aten::item",
+    "aten::index.Tensor_hacked_twin": "aten::index.Tensor",
+    "aten::index_put.hacked_twin": "aten::index_put",
+    "aten::index_put_.hacked_twin": "aten::index_put_",
+}
+"""Operators by others that do the same with what these are given."""
+_OF_NUMBER: Final = "prim::NumToTensor.Scalar"
+_OF_INT: Final = "aten::tensor.int"
+_DEFAULTS: Final[Sequence[Plain]] = [["NoneType", None], ["NoneType", None], ["bool", False]]
+_TO_NUMBER: Final = frozenset(
+    {"aten::Int.Tensor", "aten::item", "aten::IntImplicit", "aten::ScalarImplicit"}
+)
+_CALCULATING: Final = frozenset(
+    f"aten::{name}{overload}"
+    for name in ("add", "sub", "mul", "div", "floor_divide", "remainder", "eq", "floor", "to")
+    for overload in ("", ".Tensor", ".Scalar", ".dtype")
+)
+"""Operators that neither change a tensor nor keep it."""
+_SLICE: Final = "aten::slice.Tensor"
+_TAKING: Final = frozenset({_SLICE, "aten::select.int"})
+_ENDS: Final[Sequence[Plain]] = (["int", 0], ["int", 2**63 - 1])
+"""The first and the last row of a tensor, as a slice has them that leaves out neither."""
+_NOT: Final = "aten::__not__"
+_CONDITIONS: Final = frozenset({_NOT, *_OPPOSITES, *_OPPOSITES.values()})
 _NONE: Final[Plain] = ["NoneType", None]
+_TRUE: Final[Plain] = ["bool", True]
+_FALSE: Final[Plain] = ["bool", False]
 _RUNTIME_ERROR: Final[Plain] = ["str", "builtins.RuntimeError"]
 _COPY: Final = "aten::list.t"
+_TENSORS: Final = "List[Optional[Tensor]]"
+_PLAIN_TENSORS: Final = "List[Tensor]"
 _MAKING: Final = frozenset(
     {
         "aten::size", "aten::stride",
@@ -93,9 +148,122 @@ def _uses(body: Body) -> Iterator[Plain]:
 
 
 def _own_uses(body: Body) -> Iterator[int]:
-    """Yield what is used by a body itself, and not by those in it."""
-    uses = chain(*(operation.inputs for operation in body.operations), body.results)
+    """Yield what the operations of a body use, and not those in them."""
+    uses = chain.from_iterable(operation.inputs for operation in body.operations)
     return (use for use in uses if isinstance(use, int))
+
+
+def _bounds_left_out(inputs: Sequence[Plain]) -> Sequence[Plain]:
+    """Return the arguments of a slice without bounds that bound nothing."""
+    tensor, dim, *bounds, step = inputs
+    left = (_NONE if use == own else use for use, own in zip(bounds, _ENDS, strict=True))
+    return [tensor, dim, *left, step]
+
+
+def _takes_all(operation: Operation) -> bool:
+    if operation.operator != _SLICE:
+        return False
+    given = [None if isinstance(use, int) else typed(use)[1] for use in operation.inputs[4:]]
+    bounds = [use for use in operation.inputs[2:4] if isinstance(use, int) or use != _NONE]
+    return given == [1] and not bounds
+
+
+def _taken_from(bodies: Iterable[Body]) -> Iterator[Plain]:
+    """Yield the tensors that rows or columns are taken of."""
+    for body in bodies:
+        for operation in body.operations:
+            if operation.operator in _TAKING:
+                yield operation.inputs[0]
+            yield from _taken_from(operation.bodies)
+
+
+def _gives_condition(branch: Operation, own: Sequence[int]) -> bool:
+    """Return whether all that an if gives by ``own`` results is what its condition is."""
+    is_idle = all(each.operator == _UNSET for body in branch.bodies for each in body.operations)
+    results = [[body.results[i] for i in own] for body in branch.bodies]
+    return is_idle and results == [[_TRUE], [_FALSE]]
+
+
+def _held(bodies: Iterable[Body]) -> Iterator[Plain]:
+    """Yield the values that anything does more with than to calculate."""
+    for body in bodies:
+        yield from body.results
+        for operation in body.operations:
+            if operation.operator not in _TO_NUMBER | _CALCULATING:
+                yield from operation.inputs
+            yield from _held(operation.bodies)
+
+
+def _count(body: Body) -> int:
+    """Return how many values are made in a body."""
+    return len(body.params) + sum(map(_count_of, body.operations))
+
+
+def _count_of(operation: Operation) -> int:
+    return sum(map(_count, operation.bodies)) + len(operation.outputs)
+
+
+def _raises(body: Body) -> bool:
+    """Return whether control never gets to the end of a body."""
+    return any(map(_always_raises, body.operations))
+
+
+def _always_raises(operation: Operation) -> bool:
+    is_if = operation.operator == _IF
+    return operation.operator == _RAISE or (is_if and all(map(_raises, operation.bodies)))
+
+
+class _Passing:
+    """Finds the values that come out of branches and are those of outside, whichever runs.
+
+    A branch that leaves the function or raises gives values that nothing reads.
+    """
+
+    def __init__(self, body: Body) -> None:
+        self.found: dict[int, Plain] = {}
+        self.ints: set[int] = set()
+        self._unset: set[int] = set()
+        self._next = 0
+        self._body(body)
+
+    def _body(self, body: Body) -> None:
+        self._made(body.params)
+        for operation in body.operations:
+            self._operation(operation)
+
+    def _operation(self, operation: Operation) -> None:
+        first = self._next
+        for body in operation.bodies:
+            self._body(body)
+        if operation.operator in _CASTS:
+            self.found[self._next] = self._of(operation.inputs[0])
+        elif operation.operator == _UNSET:
+            self._unset.add(self._next)
+        elif operation.operator == _IF:
+            paths = [body.results for body in operation.bodies if not _raises(body)]
+            for output in range(len(operation.outputs)):
+                self._result(self._next + output, [results[output] for results in paths], first)
+        self._made(operation.outputs)
+
+    def _made(self, types: Sequence[Plain]) -> None:
+        self.ints |= {number for number, type_ in enumerate(types, self._next) if type_ == "int"}
+        self._next += len(types)
+
+    def _result(self, output: int, results: Iterable[Plain], first: int) -> None:
+        """Note what a branch gives; what is outside of it is numbered below ``first``."""
+        given = [use for use in map(self._of, results) if not self._is_unset(use)]
+        if not given:
+            self._unset.add(output)
+            return
+        is_outside = not isinstance(given[0], int) or given[0] < first
+        if is_outside and all(use == given[0] for use in given):
+            self.found[output] = given[0]
+
+    def _of(self, use: Plain) -> Plain:
+        return self.found.get(use, use) if isinstance(use, int) else use
+
+    def _is_unset(self, use: Plain) -> bool:
+        return isinstance(use, int) and use in self._unset
 
 
 class _Constant(NamedTuple):
@@ -104,34 +272,58 @@ class _Constant(NamedTuple):
     content: Plain
 
 
+_Settled = int | Operation | _Constant
+
+
 class _Settling:
     """Writes one function anew: the values before by number, as numbers after or as reads."""
 
     def __init__(self, assigned: Container[str], renamed: Mapping[str, str], body: Body) -> None:
         self._assigned = assigned
         self._renamed = renamed
-        self._values: list[int | Operation | _Constant] = []
+        self._values: dict[int, _Settled] = {}
+        self._next = 0
         self._count = 0
         self._used = Counter(use for use in _uses(body) if isinstance(use, int))
         self._here: frozenset[int] = frozenset()
+        self._taken = {use for use in _taken_from([body]) if isinstance(use, int)}
         self._made: set[int] = set()
+        passing = _Passing(body)
+        self._passed, self._ints = passing.found, passing.ints
+        self._held = {use for use in _held([body]) if isinstance(use, int)}
 
     def body(self, body: Body) -> Body:
-        self._define(len(body.params))
-        outer, self._here = self._here, frozenset(_own_uses(body))
+        own = (use for use in body.results if isinstance(use, int))
+        outer, self._here = self._here, frozenset(chain(_own_uses(body), own))
         written: list[Operation] = []
-        for operation in map(self._rename, body.operations):
-            if self._is_free(operation):
-                self._values.append(operation)
-            elif self._is_copy(operation) or operation.operator in _CASTS:
-                self._values.append(self._copied(operation))
-            else:
-                self._operation(operation, written)
-        results = [self._use(use, written) for use in body.results]
+        self._write(body, written)
+        results = [] if _raises(body) else [self._use(use, written) for use in body.results]
         self._here = outer
         return Body(body.params, written, results)
 
-    def _rename(self, operation: Operation) -> Operation:
+    def _write(self, body: Body, written: list[Operation]) -> None:
+        """Write the operations of a body up to the first that raises."""
+        end = self._next + _count(body)
+        self._define(len(body.params))
+        for operation in map(self._named, body.operations):
+            self._operation(operation, written)
+            if _always_raises(operation):
+                break
+        self._next = end
+
+    def _named(self, operation: Operation) -> Operation:
+        if operation.operator == _LIST and operation.outputs == [_TENSORS]:
+            return operation._replace(outputs=[_PLAIN_TENSORS])
+        if operation.operator == _OF_INT and [*operation.inputs[1:]] == _DEFAULTS:
+            return operation._replace(operator=_OF_NUMBER, inputs=operation.inputs[:1])
+        if operation.operator in _SAME:
+            return operation._replace(operator=_SAME[operation.operator])
+        if _OLDER_MEANING in operation.attributes:
+            attributes = {**operation.attributes}
+            name = attributes.pop(_OLDER_MEANING)
+            return operation._replace(operator=f"{OLDER}::{name}", attributes=attributes)
+        if operation.operator == _SLICE:
+            return operation._replace(inputs=_bounds_left_out(operation.inputs))
         name = operation.attributes.get("name")
         if operation.operator not in (_READ, _SET) or name not in self._renamed:
             return operation
@@ -139,34 +331,134 @@ class _Settling:
         return operation._replace(attributes=attributes)
 
     def _is_free(self, operation: Operation) -> bool:
-        if operation.operator in _DISPLAYS:
-            number = len(self._values)
-            return self._used[number] == 1 and number in self._here
+        if operation.operator in _DISPLAYS or operation.operator in _CONDITIONS:
+            return self._used[self._next] == 1 and self._next in self._here
+        if operation.operator == _OF_NUMBER:
+            return self._is_int(operation.inputs[0]) and self._next not in self._held
         if operation.operator in _FREE:
             return True
         return operation.operator == _READ and operation.attributes["name"] not in self._assigned
 
-    def _is_copy(self, operation: Operation) -> bool:
-        """Return whether an operation copies a list that nothing else uses."""
-        return operation.operator == _COPY and operation.inputs[0] in self._made
+    def _passes_on(self, operation: Operation) -> bool:
+        """Return whether an operation only copies a list that nothing else uses, or passes on
+        all of a tensor of which a part is taken."""
+        if _takes_all(operation):
+            return self._used[self._next] == 1 and self._next in self._taken
+        is_copy = operation.operator == _COPY and operation.inputs[0] in self._made
+        return is_copy or operation.operator in _CASTS
 
-    def _copied(self, copy: Operation) -> int | Operation | _Constant:
-        (source,) = copy.inputs
-        return self._values[source] if isinstance(source, int) else _Constant(source)
+    def _is_int(self, use: Plain) -> bool:
+        return use in self._ints if isinstance(use, int) else typed(use)[0] == "int"
+
+    def _number(self, operation: Operation) -> _Settled | None:
+        """Return the int that an operation takes out of the tensor that it was put into."""
+        if operation.operator not in _TO_NUMBER:
+            return None
+        found = self._settled(operation.inputs[0])
+        if isinstance(found, Operation) and found.operator == _OF_NUMBER:
+            return self._settled(found.inputs[0])
+        return None
+
+    def _settled(self, use: Plain) -> _Settled:
+        return self._values[use] if isinstance(use, int) else _Constant(use)
 
     def _define(self, count: int) -> None:
-        self._values += range(self._count, self._count + count)
-        self._count += count
+        """Give the next values of the function the next numbers."""
+        for _ in range(count):
+            self._note(self._count)
+            self._count += 1
+
+    def _note(self, value: _Settled) -> None:
+        self._values[self._next] = value
+        self._next += 1
 
     def _operation(self, operation: Operation, written: list[Operation]) -> None:
+        number = self._number(operation)
+        if number is not None:
+            self._note(number)
+        elif self._is_free(operation):
+            self._note(operation)
+        elif self._passes_on(operation):
+            self._note(self._settled(operation.inputs[0]))
+        elif operation.operator == _IF:
+            self._if(operation, written)
+        else:
+            self._keep(operation, written)
+
+    def _keep(self, operation: Operation, written: list[Operation]) -> None:
         inputs = [self._use(use, written) for use in operation.inputs]
         if operation.operator == _RAISE:
             inputs = [inputs[0], *(_RUNTIME_ERROR if use == _NONE else use for use in inputs[1:])]
         bodies = [*map(self.body, operation.bodies)]
-        if operation.operator in _MAKING and self._used[len(self._values)] == 1:
-            self._made.add(len(self._values))
+        if operation.operator in _MAKING and self._used[self._next] == 1:
+            self._made.add(self._next)
         self._define(len(operation.outputs))
         written.append(operation._replace(inputs=inputs, bodies=bodies))
+
+    def _if(self, branch: Operation, written: list[Operation]) -> None:
+        starts = [self._next, self._next + _count(branch.bodies[0])]
+        end = starts[1] + _count(branch.bodies[1])
+        outputs = range(end, end + len(branch.outputs))
+        own = [i for i, output in enumerate(outputs) if output not in self._passed]
+        if _gives_condition(branch, own):
+            self._next = end
+            self._pass(outputs, self._settled(branch.inputs[0]))
+            return
+        condition, is_opposite = self._condition(branch.inputs[0], written)
+        paths = [*zip(branch.bodies, starts, strict=True)]
+        if is_opposite:
+            paths.reverse()
+        kept = [index for index, (body, _) in enumerate(paths) if _raises(body)][:1]
+        own = [] if kept else own
+        bodies = [Body([], [], []), Body([], [], [])]
+        for index in kept or range(len(paths)):
+            body, self._next = paths[index]
+            bodies[index] = self.body(body._replace(results=[body.results[i] for i in own]))
+        types = [branch.outputs[i] for i in own]
+        written.append(branch._replace(inputs=[condition], bodies=bodies, outputs=types))
+        self._next = end
+        if kept:
+            self._follow(*paths[1 - kept[0]], outputs, written)
+        else:
+            self._pass(outputs, None)
+
+    def _pass(self, outputs: range, own: _Settled | None) -> None:
+        """Note what a branch gives: what it passes on, and else ``own`` or values of its own."""
+        for output in outputs:
+            if output in self._passed:
+                self._note(self._settled(self._passed[output]))
+            elif own is not None:
+                self._note(own)
+            else:
+                self._define(1)
+
+    def _follow(self, body: Body, start: int, outputs: range, written: list[Operation]) -> None:
+        """Write a body here whose results are the values numbered ``outputs``."""
+        pairs = [*zip(body.results, outputs, strict=True)]
+        for result, output in pairs:
+            if isinstance(result, int):
+                self._used[result] += self._used[output] - 1
+        outer = self._here
+        here = {result for result, output in pairs if output in outer and isinstance(result, int)}
+        self._here = outer | here | {*_own_uses(body)}
+        self._next = start
+        self._write(body, written)
+        self._here = outer
+        self._next = outputs.start
+        for result in () if _raises(body) else body.results:
+            self._note(self._settled(result))
+        self._next = outputs.stop
+
+    def _condition(self, use: Plain, written: list[Operation]) -> tuple[Plain, bool]:
+        """Return what stands for a condition, and whether it is the opposite that is written."""
+        found = self._settled(use)
+        if isinstance(found, Operation) and found.operator == _NOT:
+            condition, is_opposite = self._condition(found.inputs[0], written)
+            return condition, not is_opposite
+        if isinstance(found, Operation) and found.operator in _OPPOSITES:
+            opposite = found._replace(operator=_OPPOSITES[found.operator])
+            return self._read(opposite, written), True
+        return self._use(use, written), False
 
     def _use(self, use: Plain, written: list[Operation]) -> Plain:
         """Return what stands for an operand; what reads it is written."""
@@ -175,9 +467,10 @@ class _Settling:
         found = self._values[use]
         if isinstance(found, _Constant):
             return self._use(found.content, written)
-        if not isinstance(found, Operation):
-            return found
-        read = found._replace(inputs=[self._use(each, written) for each in found.inputs])
-        written.append(read)
+        return self._read(found, written) if isinstance(found, Operation) else found
+
+    def _read(self, operation: Operation, written: list[Operation]) -> int:
+        inputs = [self._use(each, written) for each in operation.inputs]
+        written.append(operation._replace(inputs=inputs))
         self._count += 1
         return self._count - 1

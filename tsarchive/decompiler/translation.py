@@ -30,7 +30,7 @@ from . import syntax
 from .flow import text_of
 from .iteration import ELEMENT, ENUMERATE, ITEMS, RANGE, ZIP, Target, values_of
 from .naming import is_plain, members_of, method_name
-from .operators import Operators, by_call, is_default_list, is_index, known_number
+from .operators import Operators, by_call, is_default_list, is_index, is_quotient, known_number
 from .preparing import PARTS, prepared
 from .program import Program, is_of_library, type_test
 from .variables import LiveRanges, Point, Variables, dtype_values, is_movable, is_vague
@@ -372,7 +372,7 @@ class Translation:
 
     def expression(self, node: Node, arguments: Sequence[ast.expr]) -> ast.expr:
         """Return the expression of a node whose operands are ``arguments``."""
-        if node in self._unchanged:
+        if node in self._unchanged and not is_quotient(node):
             return arguments[0]
         if node.kind in _FORMS:
             return syntax.form(_FORMS[node.kind], *arguments)

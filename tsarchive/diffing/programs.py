@@ -56,6 +56,8 @@ class ProgramComparison:
     """Compares the outlines of two files. ``digests`` give those of tensors, by name.
 
     ``known_as`` are names of definitions of after, for those that are called otherwise in its file.
+    With ``pairs_unlike``, constants of the table that differ count as one that has changed, and
+    code that names them as the same; without it, such code differs.
     """
 
     def __init__(
@@ -64,7 +66,10 @@ class ProgramComparison:
         after: Contents,
         digests: tuple[Digest, Digest],
         known_as: Mapping[str, str] = MappingProxyType({}),
+        *,
+        pairs_unlike: bool = True,
     ) -> None:
+        self._pairs_unlike = pairs_unlike
         self._tensors = before.tensors, after.tensors
         self._outlines = before.outline, Renamings({**known_as}).outline(after.outline)
         self._digests = digests
@@ -172,7 +177,9 @@ class ProgramComparison:
         paired = {*found.values()}
         left = [name for name in own if name not in found]
         free = [name for name in others if name not in paired]
-        if len(left) == len(free):
+        if not self._pairs_unlike:
+            yield from ((name, f"{name} before") for name in left)
+        elif len(left) == len(free):
             yield from zip(left, free, strict=True)
 
     def _content(self, side: int, name: str) -> Any:
@@ -202,6 +209,13 @@ class ProgramComparison:
                 after = pair.after.routines.get(name)
                 where, own = joined(pair.where, name), joined(pair.before.name, name)
                 yield RoutinePair(where, own, routine, after)
+
+    def values(self) -> Iterator[tuple[str, Definition, Definition]]:
+        """Yield named tuples and enums by their names before, as they are before, in the names of
+        after, and as they are after."""
+        for pair in self._pairs:
+            if pair.before.traits["kind"] in ("named tuple", "enum"):
+                yield pair.before.name, self.names.definition(pair.before), pair.after
 
     # Tensors
 

@@ -19,14 +19,19 @@ from tsarchive.ir.types import CAPSULE, Type, VarType
 from .registry import class_names, entries_of, listed_versions, method_texts, schema_texts
 
 _CLASS: Final = "__torch__."
+_OLDER: Final = "upgrader::"
 
 
 def overloads_of(name: str, version: str | None = None) -> tuple[FunctionSchema, ...]:
     """Return the overloads of an operator ("aten::add") in the order in which torch tries them.
 
     ``version`` of torch, such as "2.13"; without one it is the newest that has the operator.
-    Empty where there is none.
+    Empty where there is none. What stands for an old operator has the schema that this had.
     """
+    if name.startswith(_OLDER):
+        from .upgraders import OLDER_SCHEMAS  # which no load takes
+
+        return tuple([_parsed(text) for key, text in OLDER_SCHEMAS.items() if key == name])
     return (*map(_parsed, schema_texts(name, version)), *builtins_of(name))
 
 

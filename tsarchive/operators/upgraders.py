@@ -81,6 +81,13 @@ UPGRADERS: Final[dict[str, Upgrader]] = dict(
         _entry(10, "gelu", "out", "Tensor self, *, Tensor(a!) out"),
     )
 )
+OLDER: Final = "upgrader"
+"""The namespace of old operators beside those of today: `upgrader::gelu_0_9`."""
+OLDER_SCHEMAS: Final[Mapping[str, str]] = {
+    f"{OLDER}::{entry.upgrader}": f"{OLDER}::{entry.upgrader}({arguments}"
+    for entry in UPGRADERS.values()
+    for arguments in [entry.old_schema.partition("(")[2]]
+}
 _BUMPED: Final = frozenset(name.partition(".")[0] for name in UPGRADERS)
 
 
