@@ -147,6 +147,13 @@ class Counting(nn.Module):
         return count
 
 
+class Empty(nn.Module):
+    def forward(self, texts: list[str]) -> list[tuple[str, int]]:
+        if len(texts) == 0:
+            return []
+        return [(text, 1) for text in texts]
+
+
 LINES = [
     (Objects, "row[0] = row[1] + len(row)"),
     (Objects, "long = row.joined(Row([3]))"),
@@ -176,6 +183,7 @@ LINES = [
     (Masks, 'torch.linalg.norm(x) + rows, torch.einsum("ij,ij->i", x, columns)\n'),
     (Shown, 'f"{n} of {list(x.shape)}", str([n, 2]), float(max(n // 2, 1)), -w / 2\n'),
     (Counting, "count += 1\n"),
+    (Empty, "            return []\n"),
     (Held, 'self.register_module("0", nn.Sigmoid())'),
     (Held, 'return getattr(self, "0")(x) * getattr(self, "scale-of-x")'),
 ]
@@ -218,6 +226,30 @@ def equal(found, expected) -> bool:
     if isinstance(expected, torch.Tensor):
         return torch.equal(found, expected)
     return found == expected
+
+
+class Mixed(nn.Module):
+    def forward(self, a):
+        first, second = a.sin(), a.cos()
+        return first * second + first
+
+
+class Mixing(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.one, self.other = Mixed(), Mixed()
+
+    def forward(self, a):
+        y = self.one(a)
+        z = self.other(a)
+        return y.abs() - z
+
+
+def test_classes_that_differ_in_names_of_variables_are_one(tmp_path):
+    traced = torch.jit.trace(Mixing(), torch.rand(3))
+    tsarchive.decompile(io.BytesIO(torch_saved(traced)), tmp_path)
+    texts = [path.read_text() for path in tmp_path.rglob("*.py")]
+    assert sum(text.count("class Mixed") for text in texts) == 1
 
 
 class Traced(nn.Module):
