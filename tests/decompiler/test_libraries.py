@@ -57,6 +57,7 @@ def test_what_is_found_is_made_by_its_class(root):
     assert shown(modules.class_(root.first.tsarchive_class)) == "Linear@elsewhere.layers:Linear"
     assert modules.made(root) is None
     assert set(modules.written.values()) == {"", "rest", "rest.0", "last", "last.0"}
+    assert modules.copies == {"torch.nn.ReLU": 2}
 
 
 def test_a_class_is_the_packages_where_one_of_its_modules_is(root):

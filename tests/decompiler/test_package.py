@@ -204,6 +204,13 @@ def test_command(tmp_path):
     assert f"{found['root']} and load()" in shown
 
 
+def test_the_report_tells_of_layers_that_stay_the_code_of_the_archive():
+    copies = {"torch.nn.ReLU": 1, "torch.nn.Dropout": 2}
+    report = tsarchive.DecompileReport("net", "net.Net", (), copies=copies)
+    assert report.copied.endswith(": 2 torch.nn.Dropout, 1 torch.nn.ReLU")
+    assert tsarchive.DecompileReport("net", "net.Net", ()).copied == ""
+
+
 @pytest.mark.parametrize(
     ("make", "package", "root", "said"),
     [

@@ -97,6 +97,8 @@ def _show(report: DecompileReport) -> None:
         rest = advice.removeprefix("It ")
         said = f"{name} {rest}" if rest != advice else f"{name}. {advice}"
         say(f"The package needs a library before it is called: {said}")
+    if report.copied:
+        say(report.copied)
     say(_importing(report))
     if report.check is not None:
         _show_check(report.check)

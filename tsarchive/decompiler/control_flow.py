@@ -32,7 +32,8 @@ from .flow import BREAK, CONTINUE, RETURN, exits_of, is_endless, text_of
 from .iteration import Target, values_of
 from .layout import without_markers
 from .naming import identifier, members_of
-from .preparing import STORE
+from .operators import at_tensors
+from .preparing import PUT, STORE
 from .program import Program
 from .syntax import ends, move, moves, names_in
 from .translation import OpenLoop, Translation, is_call_of_init, is_call_of_setter, told_targets
@@ -572,6 +573,14 @@ def _store(translation: Translation, node: Node) -> None:
     translation.emit(syntax.store(place, value), node)
 
 
+def _put(translation: Translation, node: Node) -> None:
+    """Assign to the items of a tensor that others select."""
+    last = len(node.inputs) - 1
+    base, *indices, value = translation.in_order(node, [last, *range(last)])
+    place = at_tensors(base, node.attributes["leading"], indices)
+    translation.emit(syntax.store(place, value), node)
+
+
 def _raise(translation: Translation, node: Node) -> None:
     """Write ``raise ValueError(message)``, with a class of the package where Python has none."""
     message, class_ = translation.operands(node)[0], node.inputs[1]
@@ -685,6 +694,7 @@ _BY_KIND: dict[str, Callable[[Translation, Node], None]] = {
     "prim::ListUnpack": _unpack,
     "prim::SetAttr": _set_attr,
     STORE: _store,
+    PUT: _put,
     "prim::RaiseException": _raise,
     "prim::fork": _closure,
     "prim::awaitable": _closure,

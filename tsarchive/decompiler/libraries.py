@@ -6,6 +6,7 @@ Those that ``tsarchive.library`` proves to be such, and torch's containers that 
 from __future__ import annotations
 
 import ast
+from collections import Counter
 from collections.abc import Callable
 from functools import cache
 from typing import Any
@@ -15,6 +16,7 @@ import torch
 from tsarchive.errors import UnsupportedError
 from tsarchive.ir.classes import ClassType
 from tsarchive.library import Recovered, recovered
+from tsarchive.library.known import class_named, importable_name
 from tsarchive.run.modules import ArchiveModule
 
 from . import syntax
@@ -48,6 +50,14 @@ class LibraryModules:
             for module, found in self._found.items()
             if module.tsarchive_class not in kept
         }
+
+    @property
+    def copies(self) -> dict[str, int]:
+        """How many modules are of a class that the package has, named after one of a library."""
+        classes = [module.tsarchive_class for module in self.written]
+        names = [class_.qualified_name for class_ in classes if self.name_of(class_) is None]
+        known = [class_ for class_ in map(class_named, names) if class_ is not None]
+        return dict(Counter(map(importable_name, known)))
 
     def _visit(self, module: ArchiveModule, path: str) -> None:
         if module in self.written or module in self._found:

@@ -48,6 +48,7 @@ from tsarchive.operators.python_forms import (
     FUNCTIONALS,
     NON_ZERO_DIVISOR,
     READABLE_FORMS,
+    TAKING_ITEMS,
     WITHOUT_ALPHA,
     WRAPPING,
 )
@@ -68,6 +69,7 @@ from .flow import text_of
 from .program import Program
 
 _OPERANDS = 2
+_REAL: frozenset[Type] = frozenset({INT, FLOAT, BOOL})
 _ALPHA = ("aten::add.Tensor", "aten::sub.Tensor", "aten::add.Scalar", "aten::sub.Scalar")
 _SUMS = {"aten::add": "_0 + _1", "aten::sub": "_0 - _1"}
 _READERS = frozenset({"prim::ListUnpack", "aten::__getitem__", "aten::len", "aten::select"})
@@ -75,11 +77,15 @@ _READERS = frozenset({"prim::ListUnpack", "aten::__getitem__", "aten::len", "ate
 
 @dataclass(eq=False, slots=True)
 class Operators:
-    """Expressions of the operators of one function. ``dtypes`` are values kept as torch.dtype."""
+    """Expressions of the operators of one function.
+
+    ``dtypes`` are values kept as torch.dtype, and ``counters`` the sums that need not wrap.
+    """
 
     function: Function
     program: Program
     dtypes: set[Value]
+    counters: set[Node]
 
     def operator(self, node: Node, arguments: Sequence[ast.expr]) -> ast.expr:
         schema = node.schema or schema_without_text(node)
@@ -113,11 +119,13 @@ class Operators:
 
     def _form(self, node: Node, schema: FunctionSchema) -> str | None:
         key = schema.full_name
-        if self.function in self.program.wrapping and key in WRAPPING:
+        may_wrap = self.function in self.program.wrapping and node not in self.counters
+        if may_wrap and key in WRAPPING:
             return None
         if key in NON_ZERO_DIVISOR:
             is_unknown = node.inputs[1].constant in (COMPUTED, 0, None)
-            return None if is_unknown else NON_ZERO_DIVISOR[key]
+            is_real = all(value.type in _REAL for value in node.inputs)
+            return NON_ZERO_DIVISOR[key] if is_real and not is_unknown else None
         form = READABLE_FORMS.get(key)
         return None if form and _is_named(schema, form, text_of(node)) else form
 
@@ -159,6 +167,8 @@ class Operators:
                     keywords["memory_format"] = positional.pop()
             elif schema.name.partition("::")[2] in _SIZED:
                 positional = _spread(schema, positional, (), text)
+            elif found is None:
+                found, positional = _of_items(schema, positional)
             if isinstance(found, ast.expr):
                 if _is_functional(found):
                     positional = [_as_tuple(shown) for shown in positional]
@@ -311,6 +321,13 @@ class Operators:
             return None
         return syntax.call(syntax.attribute(arguments[0], name))
 
+    def _of_real(self, node: Node, arguments: Sequence[ast.expr]) -> ast.expr | None:
+        """Convert a number that is known to be no complex one as Python does."""
+        if node.input.type not in _REAL:
+            return None
+        name = node.kind.partition("::")[2].lower()
+        return syntax.call(syntax.builtin(name), arguments)
+
     def _length(self, node: Node, arguments: Sequence[ast.expr]) -> ast.expr | None:
         """Return the count of letters where no more is asked than whether there are any."""
         for user, offset in node.output.uses:
@@ -407,7 +424,7 @@ _ORDERS = frozenset(f"aten::{sign}.int" for sign in ("eq", "ne", "lt", "le", "gt
 _DEFAULTS: Mapping[str, Any] = {"device": None, "requires_grad": False}
 # Before Python 3.12 an expression in an f-string cannot hold the quotes around it.
 _TEXT = (ast.JoinedStr, ast.Constant)
-_SHOWN_ALIKE: frozenset[Type] = frozenset({INT, BOOL, STRING, NONE})
+_SHOWN_ALIKE: frozenset[Type] = frozenset({INT, BOOL, STRING, NONE, ListType(INT)})
 """Types whose values Python shows as TorchScript does."""
 
 
@@ -586,6 +603,20 @@ def _spread(
     return arguments
 
 
+def _of_items(
+    schema: FunctionSchema, arguments: list[ast.expr]
+) -> tuple[ast.expr | None, list[ast.expr]]:
+    """Return the function of torch that takes the items of the last list one by one, with them.
+
+    None stands for such a function where there is none, or no list is shown.
+    """
+    name = schema.name.partition("::")[2]
+    match arguments:
+        case [*first, ast.List([_, *_] as items)] if len(items) <= TAKING_ITEMS.get(name, 0):
+            return syntax.form(f"torch.{name}"), [*first, *items]
+    return None, arguments
+
+
 _QUOTIENT = "_1 / _0"
 _REFLECTED: Mapping[str, str] = {
     "return b + a": "_1 + _0", "return b * a": "_1 * _0",
@@ -645,6 +676,7 @@ _SPECIAL: dict[str, Callable[[Operators, Node, Sequence[ast.expr]], ast.expr | N
     "aten::Int.Tensor": Operators._int,
     "aten::to.dtype": Operators._converted,
     "aten::len.str": Operators._length,
+    **{f"aten::{name}.Scalar": Operators._of_real for name in ("Bool", "Float", "Int")},
     "aten::split.str": Operators._split,
     "aten::tensor": Operators._tensor_of_list,
     **dict.fromkeys(
@@ -702,6 +734,9 @@ def callee(
         return syntax.form(f"torch.{name}")
     if _is_same(torch.nn.functional, torch._C._nn, name):
         return syntax.form(f"F.{name}")
+    family, _, member = name.partition("_")
+    if _is_member(family, member):
+        return syntax.form(f"torch.{family}.{member}")
     is_method = _is_to(schema, count, keywords) if name == "to" else _is_method(schema, name)
     return METHOD if is_method else None
 
@@ -799,6 +834,14 @@ def _is_same(shown: ModuleType, bound: Any, name: str) -> bool:
     return found is not None and getattr(shown, name, None) is found
 
 
+def _is_member(family: str, member: str) -> bool:
+    """Return whether ``torch.linalg.norm`` is the binding of ``linalg_norm``, and others alike."""
+    if family not in _FAMILIES:
+        return False
+    bound = getattr(getattr(torch._C, f"_{family}"), f"{family}_{member}", None)
+    return bound is not None and getattr(getattr(torch, family), member, None) is bound
+
+
 def _is_misread(schema: FunctionSchema, count: int) -> bool:
     """Return whether torch's Python functions take these arguments for others, or not at all."""
     name = schema.name.partition("::")[2]
@@ -842,7 +885,9 @@ _ENUM_MEMBERS: Mapping[str, Mapping[int, object]] = {
     "MemoryFormat": {number: f"torch.{name}" for number, name in MEMORY_FORMATS.items()},
 }
 
-_MODULES = frozenset({"torch", "F", "functional", "linalg", "special", "fft"})
+_FAMILIES = frozenset({"linalg", "special", "fft"})
+"""Modules of torch, by what names of the operators begin with that they have."""
+_MODULES = _FAMILIES | {"torch", "F", "functional"}
 _MOST_DIMENSIONS = 8
 _MARK = "tensor_items"
 
@@ -915,20 +960,32 @@ def _keeps_dimension(item: ast.expr) -> bool:
 
 
 def _by_tensors(node: Node, arguments: Sequence[ast.expr]) -> ast.expr | None:
-    """Return ``x[:, i]`` for adjacent tensors; a gap would change the order of dimensions."""
-    made = node.inputs[1].node
-    if made.kind != "prim::ListConstruct" or not made.inputs:
+    """Return ``x[:, i]`` for tensors that a subscript can have."""
+    places = tensor_places(node.inputs[1])
+    if not places or not isinstance(arguments[1], ast.List):
         return None
+    values, shown = node.inputs[1].node.inputs, arguments[1].elts
+    return at_tensors(arguments[0], places[0], [_position(values[i], shown[i]) for i in places])
+
+
+def tensor_places(indices: Value) -> Sequence[int]:
+    """Return the places of the tensors in a list of indices, of which the others are None.
+
+    None at all where a subscript would mean something else: a gap between tensors changes the
+    order of dimensions.
+    """
+    made = indices.node
+    if made.kind != "prim::ListConstruct":
+        return ()
     given = [place for place, value in enumerate(made.inputs) if not must_be_none(value)]
-    if not isinstance(arguments[1], ast.List) or not given:
-        return None
-    first, last = given[0], given[-1]
-    if len(given) != last - first + 1 or (len(given) > 1 and first > 0):
-        return None
-    pairs = zip(made.inputs, arguments[1].elts, strict=True)
-    shown = [_position(*pair) for pair in pairs][first : last + 1]
-    base, items = _opened(arguments[0], first)
-    return syntax.subscript(base, *items, *[ast.Slice()] * (first - len(items)), *shown)
+    is_whole = bool(given) and len(given) == given[-1] - given[0] + 1
+    return given if is_whole and (len(given) == 1 or given[0] == 0) else ()
+
+
+def at_tensors(base: ast.expr, leading: int, indices: Sequence[ast.expr]) -> ast.Subscript:
+    """Return ``base[:, i, j]``, with whole dimensions before the indices."""
+    base, items = _opened(base, leading)
+    return syntax.subscript(base, *items, *[ast.Slice()] * (leading - len(items)), *indices)
 
 
 def _opened(base: ast.expr, most: int) -> tuple[ast.expr, Sequence[ast.expr]]:

@@ -49,6 +49,41 @@ def functions_that_wrap(functions: Iterable[Function]) -> set[Function]:
     return {function for function, flow in flows.items() if flow.computes_with(wide)}
 
 
+def counters(nodes: Iterable[Node]) -> set[Node]:
+    """Return the sums that only count: from a constant, by constants, however often they are done.
+
+    ``nodes`` are all of one function. No run is so long that such an int exceeds 64 bits.
+    """
+    sources: dict[Value, list[Value]] = {}
+    counting: list[Node] = []
+    for node in nodes:
+        if node.kind == "prim::Loop":
+            for first, param, last, output in carried_values(node):
+                sources[param] = sources[output] = [first, last]
+        elif node.kind == "prim::If":
+            for output, *returned in zip(
+                node.outputs, *(block.returns for block in node.blocks), strict=True
+            ):
+                sources[output] = returned
+        elif node.kind == "prim::Uninitialized":
+            sources[node.output] = []
+        elif node.operator in _SUMS and any(map(_is_small, node.inputs)):
+            sources[node.output] = [v for v in node.inputs if not _is_small(v)]
+            counting.append(node)
+
+    def leads_to(value: Value) -> Sequence[Value]:
+        return sources.get(value, ())
+
+    def is_known(value: Value) -> bool:
+        return value in sources or _is_small(value)
+
+    return {node for node in counting if all(map(is_known, closure([node.output], leads_to)))}
+
+
+def _is_small(value: Value) -> bool:
+    return value.node.is_constant and value.type == INT and abs(value.constant) < _WIDE
+
+
 class _Flow:
     """The flow of ints through one function."""
 

@@ -83,8 +83,9 @@ class DecompileReport:
     operators and classes that were not registered here, what registers them: the package looks for
     them where it runs. ``definitions`` leads from classes and functions of the package
     ("module:name") to their qualified names in the archive, and ``operators`` from functions that
-    the package brings along to the operators that they stand for. ``check`` is set where one was
-    asked for.
+    the package brings along to the operators that they stand for. ``copies`` counts the modules
+    that are named after a class of a library, but not proven to be of it: their classes are in the
+    package, as the archive has them. ``check`` is set where one was asked for.
     """
 
     directory: str
@@ -94,7 +95,16 @@ class DecompileReport:
     libraries: Mapping[str, str] = dataclasses.field(default_factory=dict)
     definitions: Mapping[str, str] = dataclasses.field(default_factory=dict)
     operators: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    copies: Mapping[str, int] = dataclasses.field(default_factory=dict)
     check: CodeCheck | None = None
+
+    @property
+    def copied(self) -> str:
+        """A sentence about the ``copies``; "" without any."""
+        if not self.copies:
+            return ""
+        counts = ", ".join(f"{count} {name}" for name, count in sorted(self.copies.items()))
+        return f"layers that stay the archive's code, as docs/library-modules.md says: {counts}"
 
 
 def decompile(
@@ -161,6 +171,7 @@ def decompile(
     report = DecompileReport(
         str(directory), package.root_name, written_files, untranslated,
         package.program.libraries, package.definitions, package.operators,
+        package.program.modules_of_libraries.copies,
     )  # fmt: skip
     if not check:
         return report

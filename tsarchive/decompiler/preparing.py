@@ -27,20 +27,29 @@ from .exits import recover_exits
 from .flow import constant, text_of
 from .iteration import recover_iterables
 from .loops import recover_counts, recover_headers
+from .operators import tensor_places
+from .overflow_analysis import counters
 from .program import Program
 
 STORE: Final = "subscript::store"
 """The kind of a node that sets the part of a tensor that is its first input to the second."""
-_PARTS: Final = frozenset({"aten::select.int", "aten::slice.Tensor"})
+PUT: Final = "subscript::put"
+"""The kind of a node that sets items of the tensor that is its first input to the last input.
+
+Those between are the indices, in dimensions that follow the number that is ``leading``.
+"""
+PARTS: Final = frozenset({"aten::select.int", "aten::slice.Tensor"})
+"""Operators that give a part of a tensor in its memory, and are subscripts in Python."""
 _OF_NUMBERS: Final = frozenset({"aten::tensor.int", "aten::tensor.float", "aten::tensor.bool"})
 
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """``unchanged`` are nodes whose result is their first operand."""
+    """``unchanged`` are nodes whose result is their first operand, ``counters`` sums that count."""
 
     graph: Block
     unchanged: set[Node]
+    counters: set[Node]
 
 
 def prepared(graph: Block, program: Program, number_of: NumberOf) -> Prepared:
@@ -53,6 +62,7 @@ def prepared(graph: Block, program: Program, number_of: NumberOf) -> Prepared:
     live = Liveness(copy, program.effects)
     unchanged = program.identities.of(copy, live.nodes, number_of)
     aliases = Aliases(copy, live.nodes)
+    counted = counters(live.nodes)
     _prune(copy, live)
     recover_counts(copy)
     recover_headers(copy)
@@ -60,7 +70,7 @@ def prepared(graph: Block, program: Program, number_of: NumberOf) -> Prepared:
     recover_headers(copy)
     recover_iterables(copy, aliases, program.container_writes)
     _recover_stores(copy)
-    return Prepared(copy, unchanged)
+    return Prepared(copy, unchanged, counted)
 
 
 def prune(graph: Block, effects: Effects) -> None:
@@ -162,25 +172,45 @@ def _prune(block: Block, live: Liveness) -> None:
 
 
 def _recover_stores(graph: Block) -> None:
-    """Let nodes of the kind ``STORE`` take the place of copies into parts of tensors."""
+    """Let nodes of the kinds ``STORE`` and ``PUT`` take the place of what sets parts of tensors."""
     for block in blocks_in(graph):
         for node in list(block.nodes):
             if node.operator == "aten::copy_" and ".copy_(" not in text_of(node):
                 _recover_store(block, node)
+            elif node.operator == "aten::index_put_" and "index_put" not in text_of(node):
+                _recover_put(block, node)
 
 
 def _recover_store(block: Block, node: Node) -> None:
     part, stored, _ = node.inputs
     made = _of_number(part, stored)
     users = {user for user, _ in part.uses}
-    is_part = part.node.operator in _PARTS and part.name is None
+    is_part = part.node.operator in PARTS and part.name is None
     if node.output.uses or not is_part or users != {node, *made[1:]}:
         return
     store = Node(STORE, place=node.place)
-    store.add_input(part)
-    store.add_input(made[0].input if made else stored)
-    block.nodes.insert(block.nodes.index(node), store)
-    for one in (node, *made):
+    _put_in_place(block, store, [part, made[0].input if made else stored], [node, *made])
+
+
+def _recover_put(block: Block, node: Node) -> None:
+    base, indices, stored, accumulate = node.inputs
+    places = tensor_places(indices)
+    is_only_index = len(indices.uses) == 1 and indices.node in block.nodes
+    if node.output.uses or accumulate.constant is not False or not (places and is_only_index):
+        return
+    made = _of_number(base, stored)
+    put = Node(PUT, attributes={"leading": places[0]}, place=node.place)
+    tensors = [indices.node.inputs[place] for place in places]
+    inputs = [base, *tensors, made[0].input if made else stored]
+    _put_in_place(block, put, inputs, [node, *made, indices.node])
+
+
+def _put_in_place(block: Block, made: Node, inputs: list[Value], others: list[Node]) -> None:
+    """Put a node with these inputs where the first of others is, which are taken out."""
+    for value in inputs:
+        made.add_input(value)
+    block.nodes.insert(block.nodes.index(others[0]), made)
+    for one in others:
         remove(block, one)
 
 

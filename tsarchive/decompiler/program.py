@@ -6,6 +6,7 @@ Types that they name are shown as annotations, and as conditions with ``isinstan
 from __future__ import annotations
 
 import ast
+import copy
 from collections.abc import Callable, Iterator, Sequence
 from functools import reduce
 from itertools import chain, count
@@ -60,7 +61,8 @@ Body = Callable[["Program", Type | Function, Definition], list[ast.stmt]]
 class Program:
     """The classes and functions of an archive as definitions of Python.
 
-    Two that differ in nothing but the number in their qualified names are one definition.
+    Two that differ in nothing but the number in their qualified names, and in the names of local
+    variables, are one definition.
     Those that a library has are imported from there, for ``modules``.
     ``body`` writes the statements of a definition; it may ask for others, and for itself.
     """
@@ -130,7 +132,7 @@ class Program:
             self._definitions[key] = made
             made.body = self._body(self, key, made)
             kind = type(key).__name__
-            content = (kind, made.qualified_name, *made.types, *map(ast.dump, made.body))
+            content = (kind, made.qualified_name, *made.types, *map(_content, made.body))
             found = self._definitions[key] = self._by_content.setdefault(content, made)
             if found is made:
                 module = self.modules.setdefault(made.path, Module(made.path, _about(shown)))
@@ -212,6 +214,27 @@ def _leads_to(item: Type | Function) -> Iterator[Type | Function]:
         case ClassType(is_native=False):
             yield from (*item.methods.values(), *item.hooks())
     yield from item.parts()
+
+
+def _content(statement: ast.stmt) -> str:
+    """Return what a statement says, whatever the local variables of its functions are called."""
+    copied = copy.deepcopy(statement)
+    parts = copied.body if isinstance(copied, ast.ClassDef) else [copied]
+    for part in parts:
+        if isinstance(part, ast.FunctionDef):
+            _number_locals(part)
+    return ast.dump(copied)
+
+
+def _number_locals(function: ast.FunctionDef) -> None:
+    """Give the local variables of a function numbers for names, but for its arguments."""
+    given = {one.arg for one in ast.walk(function) if isinstance(one, ast.arg)}
+    names = [node for node in ast.walk(function) if isinstance(node, ast.Name)]
+    stored = [name.id for name in names if isinstance(name.ctx, ast.Store)]
+    own = [name for name in dict.fromkeys(stored) if name not in given]
+    numbers = {name: f"<{number}>" for number, name in enumerate(own)}
+    for name in names:
+        name.id = numbers.get(name.id, name.id)
 
 
 def is_of_library(function: ast.expr) -> bool:

@@ -100,6 +100,16 @@ def augmented(statement: ast.stmt) -> ast.AugAssign | None:
     return None
 
 
+def augmented_part(value: ast.expr) -> ast.AugAssign | None:
+    """Return ``a[k] += b`` for ``a[k].add_(b)``, and others alike; None for others."""
+    match value:
+        case ast.Call(ast.Attribute(ast.Subscript(base, index), name), [operand], []):
+            if name in _IN_PLACE:
+                place = ast.Subscript(base, index, ast.Store())
+                return ast.AugAssign(place, _IN_PLACE[name](), operand)
+    return None
+
+
 def extended(values: ast.expr, others: ast.expr) -> ast.stmt | None:
     """Return ``values += others`` for a list in a variable; None for others."""
     if isinstance(values, ast.Name) and reference_of(values) is None:

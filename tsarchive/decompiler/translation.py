@@ -31,7 +31,7 @@ from .flow import text_of
 from .iteration import ELEMENT, ENUMERATE, ITEMS, RANGE, ZIP, Target, values_of
 from .naming import is_plain, members_of, method_name
 from .operators import Operators, by_call, is_default_list, is_index, is_quotient, known_number
-from .preparing import prepared
+from .preparing import PARTS, prepared
 from .program import Program, is_of_library, type_test
 from .variables import LiveRanges, Point, Variables, dtype_values, is_movable, is_vague
 
@@ -76,7 +76,8 @@ class Translation:
         self.function = function
         self.program = program
         self.comments = program.comments
-        self.operators = Operators(function, program, dtype_values(nodes, _takes_dtype))
+        dtypes = dtype_values(nodes, _takes_dtype)
+        self.operators = Operators(function, program, dtypes, made.counters)
         self.known: dict[Value, ast.expr] = {}
         # Nodes whose result is their first operand.
         self._unchanged = made.unchanged
@@ -222,7 +223,7 @@ class Translation:
         live = [output for output in node.outputs if self.is_live(output)]
         if not live:
             if not isinstance(shown, ast.Name | ast.Constant):
-                self.emit(ast.Expr(shown), node)
+                self.emit(_changed_part(node, shown) or ast.Expr(shown), node)
             return
         if len(node.outputs) > 1:
             self.unpack(node, shown)
@@ -598,6 +599,13 @@ def _is_augmented(node: Node) -> bool:
     text = text_of(node)
     is_written = not text or _AUGMENTED.search(text) is not None
     return is_written and node.input.type == node.output.type
+
+
+def _changed_part(node: Node, shown: ast.expr) -> ast.stmt | None:
+    """Return ``x[0] += y`` for what a line writes so; None for other calls."""
+    is_part = bool(node.inputs) and node.inputs[0].node.operator in PARTS
+    is_written = is_part and _AUGMENTED.search(text_of(node)) is not None
+    return syntax.augmented_part(shown) if is_written else None
 
 
 _SIGNS = {

@@ -29,6 +29,7 @@ from tsarchive.ir.types import (
 from tsarchive.run.passes.liveness import ALIASES
 
 from .flow import EXITS
+from .flow import RETURN as RETURN_STATEMENT
 from .iteration import values_of
 from .naming import GLOBAL_NAMES, identifier, numbered
 
@@ -267,7 +268,7 @@ def is_vague(value: Value) -> bool:
 def _tells_type(user: Node, offset: int) -> bool:
     """Return whether an empty list, or one in which None stands, needs no type for a user."""
     if user.schema is None or offset >= len(user.schema.arguments):
-        return user.kind == RETURN
+        return user.kind in (RETURN, RETURN_STATEMENT)
     wanted, given = user.schema.arguments[offset].type, user.inputs[offset].node.inputs
     if not isinstance(wanted, ListType) or isinstance(wanted.element, VarType):
         return False

@@ -368,8 +368,9 @@ class _Made(NamedTuple):
 
 def _as_package(trial: _Trial, target: Path) -> _Made:
     subject = trial.subject
-    decompile(subject.file, target, map_location=subject.map_location, policy=subject.policy)
-    return _Made(trial.compared(partial(_run_package, target, subject.seed)))
+    done = decompile(subject.file, target, map_location=subject.map_location, policy=subject.policy)
+    notes = [Note("file", done.copied)] if done.copied else []
+    return _Made(trial.compared(partial(_run_package, target, subject.seed)), notes)
 
 
 def _as_program(trial: _Trial, target: Path) -> _Made:

@@ -169,8 +169,12 @@ READABLE_STATEMENTS: Final[Mapping[str, str]] = {
 NON_ZERO_DIVISOR: Final[Mapping[str, str]] = {
     "aten::div.int": "_0 / _1",
     "aten::div.float": "_0 / _1",
+    "aten::div": "_0 / _1",
 }
-"""Readable forms for a divisor that is a constant other than zero; Python divides by no zero."""
+"""Readable forms for real numbers and a divisor that is a constant other than zero.
+
+Python divides by no zero.
+"""
 
 WRAPPING: Final = frozenset({"aten::add.int", "aten::sub.int", "aten::mul.int", "aten::neg.int"})
 """Operators that wrap at 2**63: code that computes with such numbers keeps that."""
@@ -392,6 +396,16 @@ NUMBERS_AS_TENSORS: Final = frozenset(
 
 TAKES_LIST_ITEMS: Final = frozenset({"aten::expand", "aten::permute", "aten::repeat", "aten::view"})
 """Operators that are methods which take the items of their only list one by one as well."""
+
+_MANY: Final = 1 << 16
+TAKING_ITEMS: Final[Mapping[str, int]] = {
+    **dict.fromkeys(("block_diag", "broadcast_tensors", "cartesian_prod", "meshgrid"), _MANY),
+    "einsum": 2,
+}
+"""Operators whose functions in torch take the items of a list one by one, at most so many.
+
+Of more than two, ``torch.einsum`` chooses the order of multiplication.
+"""
 
 FUNCTIONALS: Final[Mapping[str, int]] = {
         "adaptive_avg_pool2d": 2, "adaptive_avg_pool3d": 2, "elu": 2, "glu": 2, "hardsigmoid": 1,
