@@ -232,7 +232,7 @@ def test_onnx_in_words(exported, tmp_path, monkeypatch):
     assert "Warning" not in done.output + done.stderr
     from tsarchive import onnx_export
 
-    monkeypatch.setattr(onnx_export, "_run", lambda *_: [torch.zeros(4, 2)])
+    monkeypatch.setattr(onnx_export, "_run", lambda *_, **__: [torch.zeros(4, 2)])
     done = run("convert", exported, out)
     assert done.exit_code == 1
     assert "forward: results do not agree: output 0 is up to" in done.stdout

@@ -153,7 +153,9 @@ class Layout:
                 early.append(_from(parent, 0, [(name, None)]))
             else:
                 early.append(ast.Import([ast.alias(home, name if name != home else None)]))
-        early += [_from(home, level, sorted(froms[level, home])) for level, home in sorted(froms)]
+        for level, home in sorted(froms):
+            names_of_home = sorted(froms[level, home], key=lambda pair: (pair[0], pair[1] or ""))
+            early.append(_from(home, level, names_of_home))
         return early, late
 
     def _is_late(self, module: Module, definition: Definition) -> bool:
