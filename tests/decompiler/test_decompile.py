@@ -110,7 +110,11 @@ def test_tensors_that_subscripts_give_are_indexed(package):
 
 def test_slots_may_have_names_that_are_no_names_in_python(package):
     """Passes of torch name packed weights like this."""
-    scripted = torch.jit.script(Indexed())
+
+    class Dotted(Indexed):  # of its own: what is registered is so for all modules of a class
+        pass
+
+    scripted = torch.jit.script(Dotted())
     scripted._c._register_attribute("packed.numbers", torch._C.ListType.ofInts(), [3])
     loaded = package(scripted, "dotted").load()
     assert loaded.packed_numbers == [3]
