@@ -66,6 +66,7 @@ if TYPE_CHECKING:
     from tsarchive.reporting import Page, SectionSize, report
     from tsarchive.salvaging import LostTensor, SalvageReport, SavedTensor, salvage
     from tsarchive.saving import save
+    from tsarchive.stubs import stub
     from tsarchive.surveying.dataset import Dataset
     from tsarchive.surveying.gate import GateReport
     from tsarchive.surveying.results import Survey
@@ -159,6 +160,7 @@ __all__ = [
     "report",
     "salvage",
     "save",
+    "stub",
     "survey",
     "to_exported_program",
     "verify",
@@ -192,6 +194,7 @@ _HOMES = {
         "reporting": "Page SectionSize report",
         "salvaging": "LostTensor SalvageReport SavedTensor salvage",
         "saving": "save",
+        "stubs": "stub",
         "surveying.dataset": "Dataset",
         "surveying.gate": "GateReport",
         "surveying.results": "Survey",

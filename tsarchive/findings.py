@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Final
 
 from tsarchive.errors import ArchiveError, SaveError
+from tsarchive.notebook import table
 
 MAX_PER_RULE: Final = 100
 """The number of findings of a rule to keep: a file can break one at each of a million places."""
@@ -82,6 +83,22 @@ class Finding:
     offset: int | None = None
     line: int | None = None
     hint: str | None = None
+
+    def __rich_repr__(self) -> Iterator[tuple[str, object] | tuple[str, object, object]]:
+        yield "rule", self.rule
+        yield "severity", self.severity.value
+        yield "message", self.message
+        for name in ("record", "offset", "line", "hint"):
+            yield name, getattr(self, name), None
+
+    def _repr_html_(self) -> str:
+        return findings_table("1 finding", [self])
+
+
+def findings_table(title: str, findings: Sequence[Finding]) -> str:
+    """Return findings as notebooks show them."""
+    rows = ((one.severity.value, one.rule, one.message, one.record) for one in findings)
+    return table(title, rows, ("severity", "rule", "message", "record"), len(findings))
 
 
 def is_fine(findings: Iterable[Finding]) -> bool:

@@ -22,6 +22,7 @@ from tsarchive.formats.contents import Contents, TensorContent
 from tsarchive.formats.reading import Reading
 from tsarchive.formats.registry import format_of, opened_source
 from tsarchive.garbage import not_collecting
+from tsarchive.notebook import table
 from tsarchive.steps import Step, no_step
 
 if TYPE_CHECKING:
@@ -63,6 +64,17 @@ class Fingerprint:
     extra_files: str
     model: str
     tensors: Mapping[str, str] = field(hash=False)
+
+    def __rich_repr__(self) -> Iterator[tuple[str, object]]:
+        yield from self._parts()
+
+    def _repr_html_(self) -> str:
+        return table("fingerprint", self._parts())
+
+    def _parts(self) -> Iterator[tuple[str, object]]:
+        for name in ("model", "code", "structure", "weights", "extra_files"):
+            yield name, getattr(self, name)
+        yield "tensors", len(self.tensors)
 
 
 def fingerprint(

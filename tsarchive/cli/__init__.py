@@ -22,29 +22,42 @@ if TYPE_CHECKING:
 # What is left when a command ends goes with the process; the collector would look at all of it.
 atexit.register(gc.freeze)
 
-COMMANDS = {
-    "demo": "Try everything on real models.",
-    "info": "Show what a file is and what it holds.",
-    "tree": "Show the modules of a file as a tree.",
-    "code": "Show the source in a file, or a part of it.",
-    "decompile": "Write a file as a Python package that needs torch alone.",
-    "convert": "Write the model of one archive as another.",
-    "leave": "Try the ways out of TorchScript, and say which work.",
-    "optimize": "Write a faster version of a model.",
-    "edit": "Write a file of ExecuTorch with edits.",
-    "tensors": "List the tensors in a file.",
-    "report": "Write one HTML page about a file.",
-    "run": "Run a model and show its output.",
-    "verify": "Check that a file is whole, and what it claims to be.",
-    "audit": "List what a file can do, and when.",
-    "fingerprint": "Tell which model a file holds, whatever wrote it.",
-    "diff": "Show how two models differ, from A to B.",
-    "compat": "Tell which torch loads and runs a file.",
-    "survey": "Survey all files of folders, buckets and lists.",
-    "jitter": "Check that saving again gives the same bytes.",
-    "cache": "Show, trim or empty the cache of compiled code.",
+GROUPS = {
+    "Look": {
+        "info": "Show what a file is and what it holds.",
+        "tree": "Show the modules of a file as a tree.",
+        "code": "Show the source in a file, or a part of it.",
+        "tensors": "List the tensors in a file.",
+        "stub": "Write the types of a model as a stub file.",
+        "report": "Write one HTML page about a file.",
+    },
+    "Check": {
+        "verify": "Check that a file is whole, and what it claims to be.",
+        "audit": "List what a file can do, and when.",
+        "compat": "Tell which torch loads and runs a file.",
+        "jitter": "Check that saving again gives the same bytes.",
+    },
+    "Compare": {
+        "fingerprint": "Tell which model a file holds, whatever wrote it.",
+        "diff": "Show how two models differ, from A to B.",
+    },
+    "Run": {
+        "demo": "Try everything on real models.",
+        "run": "Run a model and show its output.",
+        "optimize": "Write a faster version of a model.",
+        "cache": "Show, trim or empty the cache of compiled code.",
+    },
+    "Convert": {
+        "convert": "Write the model of one archive as another.",
+        "leave": "Try the ways out of TorchScript, and say which work.",
+        "decompile": "Write a file as a Python package that needs torch alone.",
+        "edit": "Write a file of ExecuTorch with edits.",
+    },
+    "Registry": {"survey": "Survey all files of folders, buckets and lists."},
 }
-"""The first sentence of what each command says of itself, so that lists import none."""
+"""Commands by what they are for, each with the first sentence of its help: lists import none."""
+
+COMMANDS = {name: text for group in GROUPS.values() for name, text in group.items()}
 
 # The demo is a program of its own, in a package beside this one.
 _ELSEWHERE = {"demo": "tsarchive.demo.command"}
@@ -78,13 +91,41 @@ class _LazyGroup(click.Group):
             found: click.Command = import_module(module).command
         return found
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        try:
+            return super().resolve_command(ctx, args)
+        except click.UsageError as error:
+            error.message += _suggestion(args[0])
+            raise
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        _List().format_commands(ctx, formatter)
+        width = max(map(len, COMMANDS))
+        for title, group in GROUPS.items():
+            with formatter.section(title):
+                formatter.write_dl([(name.ljust(width), text) for name, text in group.items()])
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
         listed = _List()
         options = click.Command.shell_complete(self, ctx, incomplete)
         return [*listed.shell_complete(click.Context(listed), incomplete), *options]
+
+
+def _suggestion(name: str) -> str:
+    from difflib import get_close_matches
+
+    near = get_close_matches(name, COMMANDS, n=2)
+    return f" Did you mean {' or '.join(map(repr, near))}?" if near else ""
+
+
+def _install_completion(ctx: click.Context, _option: click.Parameter, given: bool) -> None:
+    if not given or ctx.resilient_parsing:
+        return
+    from .completion import install
+
+    click.echo(install())
+    ctx.exit()
 
 
 def _show_versions(ctx: click.Context, _option: click.Parameter, given: bool) -> None:
@@ -111,6 +152,14 @@ def _show_versions(ctx: click.Context, _option: click.Parameter, given: bool) ->
     expose_value=False,
     callback=_show_versions,
     help="Show the versions of tsarchive, Python and torch.",
+)
+@click.option(
+    "--install-completion",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_install_completion,
+    help="Let bash, zsh or fish complete commands and options.",
 )
 @click.option("--traceback", is_flag=True, help="Let errors end in a Python traceback.")
 @click.pass_context

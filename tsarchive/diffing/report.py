@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
 from tsarchive.analyses.encoding import Plain
+from tsarchive.notebook import table
 
 Part: TypeAlias = Literal["code", "structure", "weights", "extra files"]
 
@@ -177,3 +178,8 @@ class DiffReport:
         if self.changes or self.divergence is not None:
             return False
         return None if self.not_compared or self.by_checksum else True
+
+    def _repr_html_(self) -> str:
+        rows = ((one.kind, one.where, one.before, one.after) for one in self.changes)
+        title = f"{self.before} to {self.after}: {len(self.changes):,} changes"
+        return table(title, rows, ("kind", "where", "before", "after"), len(self.changes))

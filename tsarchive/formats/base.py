@@ -40,6 +40,7 @@ from tsarchive.errors import (
 )
 from tsarchive.formats.records import GROUPS, RecordTable, Role
 from tsarchive.garbage import collecting, not_collecting
+from tsarchive.notebook import table
 
 if TYPE_CHECKING:
     import torch
@@ -124,6 +125,21 @@ class OpenedArchive(Closing):
             size = "closed"
         records = plural(len(self.records), "record")
         return f"<{type(self).__name__}{name}: {self.kind}, {size}, {records}>"
+
+    def __rich_repr__(self) -> Iterator[tuple[str, object]]:
+        yield from self._facts()
+
+    def _repr_html_(self) -> str:
+        return table(self._name or "archive", self._facts())
+
+    def _facts(self) -> Iterator[tuple[str, object]]:
+        """Yield what notebooks and rich show of the archive, read from its directory alone."""
+        yield "kind", self.kind
+        with suppress(ArchiveError):
+            yield "format_version", self.format_version
+        with suppress(ArchiveError):
+            yield "nbytes", self.nbytes
+        yield "records", len(self.records)
 
     @property
     def kind(self) -> str:

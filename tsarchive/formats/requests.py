@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
 
-from tsarchive.findings import Finding, is_fine
+from tsarchive.findings import Finding, findings_table, is_fine
 
 if TYPE_CHECKING:
     from tsarchive.describing.contents import TensorTotals
@@ -119,6 +119,9 @@ class VerifyReport:
     def ok(self) -> bool:
         """Return whether no finding is above ``Severity.INFO``."""
         return is_fine(self.findings)
+
+    def _repr_html_(self) -> str:
+        return findings_table(f"verification: {self.verdict}", self.findings)
 
     @property
     def verdict(self) -> Verdict:

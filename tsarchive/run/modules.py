@@ -17,7 +17,7 @@ from __future__ import annotations
 import inspect
 import re
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from types import FunctionType
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
@@ -29,6 +29,7 @@ from torch.nn.utils.rnn import PackedSequence
 from tsarchive.errors import CallError, ScriptError
 from tsarchive.ir.classes import Attribute, ClassType, Function
 from tsarchive.ir.types import TupleType, annotation
+from tsarchive.notebook import table
 
 from .conversion import Mismatch, admitted, type_of_class
 from .copying import deep_copy, reduce_instance
@@ -204,8 +205,21 @@ class ArchiveModule(torch.nn.Module):
         else:
             super().__setattr__(name, value)
 
+    def __rich_repr__(self) -> Iterator[tuple[str, Module]]:
+        yield from self.named_children()
+
+    def _repr_html_(self) -> str:
+        modules = [*self.named_modules()]
+        rows = ((name, type(module).__name__, _own_elements(module)) for name, module in modules)
+        head = "module", "class", "parameters of its own"
+        return table(type(self).__name__, rows, head, len(modules))
+
     __deepcopy__ = deep_copy
     __reduce_ex__ = reduce_instance
+
+
+def _own_elements(module: Module) -> str:
+    return f"{sum(parameter.numel() for parameter in module.parameters(recurse=False)):,}"
 
 
 class HookedArchiveModule(ArchiveModule):

@@ -8,7 +8,7 @@ from enum import Enum
 from typing import Final
 
 from tsarchive.describing.contents import GroupFacts, TensorTotals
-from tsarchive.findings import COMPUTED, Finding, Nature, Severity, is_fine
+from tsarchive.findings import COMPUTED, Finding, Nature, Severity, findings_table, is_fine
 from tsarchive.operators.risks import Risk, row_of
 
 
@@ -118,6 +118,9 @@ class AuditReport:
     def ok(self) -> bool:
         """Return whether nothing was found above ``Severity.INFO``."""
         return is_fine(self.findings)
+
+    def _repr_html_(self) -> str:
+        return findings_table(f"audit of a file: {self.kind}", self.findings)
 
 
 # What the ability to run an operator of each class means for someone who did not write the file.
