@@ -414,7 +414,7 @@ def body_of(program: Program, key: Type | Function, definition: Definition) -> l
     """Return the statements that define a class, an enum, a named tuple or a function."""
     match key:
         case Function():
-            made = _function(program, key, definition.name, definition, is_method=False)
+            made = _function(program, key, definition.name, is_method=False)
             definition.line = program.comments.line(key) or 0
             return [_documented(made, definition.origin, program.comments.origin(key))]
         case ClassType(is_native=False):
@@ -445,7 +445,7 @@ def _class_body(program: Program, class_: ClassType, definition: Definition) -> 
         if is_container and function.name in OF_CONTAINERS:
             continue
         name = members.methods[function.name]
-        made = _function(program, function, name, definition, is_method=True)
+        made = _function(program, function, name, is_method=True)
         if function.name in members.getters:
             made.decorator_list = [syntax.builtin("property")]
         elif function.name in members.setters:
@@ -518,51 +518,35 @@ def _methods(program: Program, class_: ClassType, members: Members) -> Iterator[
 
 
 def _function(
-    program: Program,
-    function: Function,
-    name: str,
-    definition: Definition,
-    *,
-    is_method: bool,
+    program: Program, function: Function, name: str, *, is_method: bool
 ) -> ast.FunctionDef:
     with program.comments.of(function):
-        return _translated(program, function, name, definition, is_method=is_method)
-
-
-def _translated(
-    program: Program,
-    function: Function,
-    name: str,
-    definition: Definition,
-    *,
-    is_method: bool,
-) -> ast.FunctionDef:
-    translation = Translation(function, function.graph, program)
-    graph = translation.graph
-    arguments: list[ast.arg] = []
-    defaults: list[ast.expr] = []
-    for index, argument in enumerate(function.schema.arguments):
-        value = graph.params[index]
-        shown = translation.variables.parameter(value, argument.name)
-        translation.hold(shown, value)
-        is_self = index == 0 and is_method and isinstance(argument.type, ClassType)
-        type_ = None if is_self else shown_type(program, argument.type)
-        arguments.append(ast.arg(shown, type_))
-        if argument.has_default:
-            defaults.append(_default(translation, argument))
-        else:
-            # Old archives lack defaults that are lists, and have others before them. A call by
-            # position gives those before, too, and the calls of the archive give all.
-            defaults.clear()
-    finish_function(translation, graph)
-    variables = translation.variables
-    types = {name: shown_type(program, type_) for name, type_ in variables.types.items()}
-    own = {each.arg for each in arguments}
-    attributes = _attributes_of(program, function, name)
-    ignored = program.comments.ignored
-    declare(translation.statements, types, variables.mixed, own, ignored, attributes)
-    returns = shown_type(program, function.schema.return_type)
-    return syntax.function(name, arguments, defaults, translation.statements, returns)
+        translation = Translation(function, function.graph, program)
+        graph = translation.graph
+        arguments: list[ast.arg] = []
+        defaults: list[ast.expr] = []
+        for index, argument in enumerate(function.schema.arguments):
+            value = graph.params[index]
+            shown = translation.variables.parameter(value, argument.name)
+            translation.hold(shown, value)
+            is_self = index == 0 and is_method and isinstance(argument.type, ClassType)
+            type_ = None if is_self else shown_type(program, argument.type)
+            arguments.append(ast.arg(shown, type_))
+            if argument.has_default:
+                defaults.append(_default(translation, argument))
+            else:
+                # Old archives lack defaults that are lists, and have others before them. A call by
+                # position gives those before, too, and the calls of the archive give all.
+                defaults.clear()
+        finish_function(translation, graph)
+        variables = translation.variables
+        types = {name: shown_type(program, type_) for name, type_ in variables.types.items()}
+        own = {each.arg for each in arguments}
+        attributes = _attributes_of(program, function, name)
+        ignored = program.comments.ignored
+        declare(translation.statements, types, variables.mixed, own, ignored, attributes)
+        returns = shown_type(program, function.schema.return_type)
+        return syntax.function(name, arguments, defaults, translation.statements, returns)
 
 
 def _attributes_of(program: Program, function: Function, name: str) -> dict[str, ast.expr]:

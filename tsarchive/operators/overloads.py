@@ -31,7 +31,8 @@ def overloads_of(name: str, version: str | None = None) -> tuple[FunctionSchema,
     if name.startswith(_OLDER):
         from .upgraders import OLDER_SCHEMAS  # which no load takes
 
-        return tuple([_parsed(text) for key, text in OLDER_SCHEMAS.items() if key == name])
+        text = OLDER_SCHEMAS.get(name)
+        return () if text is None else (_parsed(text),)
     return (*map(_parsed, schema_texts(name, version)), *builtins_of(name))
 
 
