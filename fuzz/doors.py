@@ -17,7 +17,7 @@ from tsarchive.run.modules import ArchiveModule
 from tsarchive.testing.mutated_archive import take_apart
 
 MOST_ELEMENTS = 1 << 20
-LIMITS = tsarchive.Limits(steps=2000, seconds=1.0, bytes=1 << 26)
+LIMITS = tsarchive.Limits(steps=2000, seconds=1.0, nbytes=1 << 26)
 
 
 def load(data: bytes) -> None:

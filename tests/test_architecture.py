@@ -27,7 +27,7 @@ FORMATS = tuple(
 # Room -> rooms it may import besides itself and the floor.
 FLOOR = {
     "tsarchive.errors", "tsarchive.findings", "tsarchive.garbage", "tsarchive.lazy_members",
-    "tsarchive.notebook", "tsarchive.steps", "tsarchive.strict_json",
+    "tsarchive.notebook", "tsarchive.renaming", "tsarchive.steps", "tsarchive.strict_json",
 }  # fmt: skip
 MAY_IMPORT = {
     "tsarchive.caching": set(),
@@ -40,6 +40,7 @@ MAY_IMPORT = {
     "tsarchive.notebook": set(),
     "tsarchive.pickler": set(),
     "tsarchive.remote": set(),
+    "tsarchive.renaming": set(),
     "tsarchive.steps": set(),
     "tsarchive.strict_json": set(),
     "tsarchive.adopt": {"tsarchive.ir"},
@@ -237,7 +238,8 @@ WITHOUT_TORCH = (
     "tsarchive.frontend", "tsarchive.garbage", "tsarchive.ir", "tsarchive.jitter",
     "tsarchive.operators", "tsarchive.pickler", "tsarchive.policy", "tsarchive.printer",
     "tsarchive.remote", "tsarchive.reporting", "tsarchive.salvaging", "tsarchive.scanning",
-    "tsarchive.steps", "tsarchive.strict_json", "tsarchive.surveying", "tsarchive.verifying",
+    "tsarchive.renaming", "tsarchive.steps", "tsarchive.strict_json", "tsarchive.surveying",
+    "tsarchive.verifying",
 )  # fmt: skip
 
 WITH_TORCH = (

@@ -12,6 +12,7 @@ from tsarchive.formats.base import NO_MODELS, Opened, OpenedArchive
 from tsarchive.formats.registry import format_named, format_of, opened_file
 from tsarchive.ir.names import NATIVE_PREFIX
 from tsarchive.remote import located
+from tsarchive.renaming import renamed
 
 if TYPE_CHECKING:
     from tsarchive.formats.executorch.view import ExecutorchView
@@ -89,7 +90,8 @@ class Archive(OpenedArchive):
         return class_finder(self.classes)(value)
 
 
-def open(source: str | os.PathLike[str] | BinaryIO) -> Archive:  # the verb of the public interface
+@renamed(source="f")
+def open(f: str | os.PathLike[str] | BinaryIO) -> Archive:  # the verb of the public interface
     """Open an archive (a path or a binary file object) for looking at; torch is not imported.
 
     A file on disk is mapped, and an object that reads and seeks is read where it is looked at: its
@@ -103,9 +105,9 @@ def open(source: str | os.PathLike[str] | BinaryIO) -> Archive:  # the verb of t
     Raises FormatError when the file is neither a sound zip archive nor a sound file of ExecuTorch,
     OSError when it cannot be read, LimitError when it takes more than the limits allow.
     """
-    place = located(source)  # by the name of a URL, which has no credentials
+    place = located(f)  # by the name of a URL, which has no credentials
     name = os.fsdecode(place) if isinstance(place, (str, os.PathLike)) else ""
-    return archive_of(opened_file(source), name)
+    return archive_of(opened_file(f), name)
 
 
 def archive_of(opened: Opened, name: str = "") -> Archive:
@@ -132,10 +134,11 @@ class Missing:
         return {name: what_registers(name) for name in self.operators} | classes
 
 
-def missing(source: str | os.PathLike[str] | BinaryIO | Archive) -> Missing:
+@renamed(source="f")
+def missing(f: str | os.PathLike[str] | BinaryIO | Archive) -> Missing:
     """Return the operators and torchbind classes that a file needs and this process lacks.
 
-    ``source`` is a path, a binary file object or an opened archive. A library registers its
+    ``f`` is a path, a binary file object or an opened archive. A library registers its
     operators when it is imported, so the answer may change. Operators count by name: an
     overload may still be missing where nothing is.
 
@@ -144,7 +147,7 @@ def missing(source: str | os.PathLike[str] | BinaryIO | Archive) -> Missing:
     """
     from tsarchive.run.operators import has_class, runs_here
 
-    opened = nullcontext(source) if isinstance(source, Archive) else open(source)
+    opened = nullcontext(f) if isinstance(f, Archive) else open(f)
     with opened as archive:
         needs = archive.needs
     return Missing(

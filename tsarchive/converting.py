@@ -45,6 +45,7 @@ from tsarchive.loading import load, load_opened
 from tsarchive.operators.releases import Release, release_named
 from tsarchive.policy import Guard, Policy
 from tsarchive.remote import is_url, located
+from tsarchive.renaming import renamed, renamed_fields
 from tsarchive.run.modules import ArchiveModule
 from tsarchive.saving import format_of_module, save
 from tsarchive.steps import no_step
@@ -68,6 +69,7 @@ _UNCHECKED: Final = (
 _FIXED_SIZES: Final = "the sizes of an exported program are as they were exported"
 
 
+@renamed_fields(source="file", destination="out")
 @dataclass(frozen=True, slots=True)
 class Conversion:
     """A conversion: the kind of the archive that was read, and that of the one written.
@@ -88,9 +90,9 @@ class Conversion:
     give the same. ``opset`` is the version of the operators of an ONNX file.
     """
 
-    source: str
+    file: str
     source_kind: str
-    destination: str
+    out: str
     kind: str
     nbytes: int
     data: str | None = None
@@ -102,9 +104,10 @@ class Conversion:
     notes: tuple[Note, ...] = ()
 
 
+@renamed(src="f", dst="out")
 def convert(
-    src: str | os.PathLike[str] | ExportedProgram | Mapping[str, ExportedProgram],
-    dst: str | os.PathLike[str],
+    f: str | os.PathLike[str] | ExportedProgram | Mapping[str, ExportedProgram],
+    out: str | os.PathLike[str],
     *,
     args: Sequence[Any] | None = None,
     kwargs: Mapping[str, Any] | None = None,
@@ -122,7 +125,7 @@ def convert(
     debug: bool = True,
     step: Callable[[str], None] = no_step,
 ) -> Conversion:
-    """Write the model of one archive, or an exported program, as one of the kind ``dst`` says.
+    """Write the model of one archive, or an exported program, as one of the kind ``out`` says.
 
     ``.pt2`` is a PT2 archive, which torch.export loads; ``.pt``, ``.pth`` and ``.ts`` are
     TorchScript, which torch.jit and libtorch load; ``.pte`` is a program of ExecuTorch, ``.onnx``
@@ -167,16 +170,16 @@ def convert(
 
     Extra files are kept, but by ExecuTorch, ONNX and safetensors, which have none. ``model`` is
     one of those in a PT2 archive; ``policy`` and ``map_location`` are those of ``load``; ``step``
-    is called with what is being done. ``dst`` is replaced only when the new file is complete, and
-    the file beside it with it; it may be ``src``. Each may be a URL.
+    is called with what is being done. ``out`` is replaced only when the new file is complete, and
+    the file beside it with it; it may be ``f``. Each may be a URL.
 
-    Raises CallError for a ``dst`` of another name and for arguments that the way does not take
+    Raises CallError for a ``out`` of another name and for arguments that the way does not take
     or lacks, for packages that are not installed, and for a version of torch whose operators are
     not known; UnsupportedError for what the other format cannot hold, by operator and line of the
     user's source where they are known; TargetError for all that the other torch cannot read; what
     ``load`` and ``save`` raise.
     """
-    to, beside = located(dst), located(data)
+    to, beside = located(out), located(data)
     request = _Request(
         Example(args, kwargs, dynamic_shapes, specialize, dequantize),
         SaveOptions({}, debug, canonical), model, policy, map_location, tuple(backends), for_torch,
@@ -189,11 +192,11 @@ def convert(
     with ExitStack() as uploads:
         paths = _to_write(to, uploads), beside and _to_write(beside, uploads)
         if other is None:
-            written = _converted(located(src), *paths, request)
+            written = _converted(located(f), *paths, request)
         else:
-            written = _written_as(other, located(src), *paths, request)
+            written = _written_as(other, located(f), *paths, request)
     shown = os.fsdecode(beside) if beside and written.data is not None else None
-    return replace(written, destination=os.fspath(to), data=shown)
+    return replace(written, out=os.fspath(to), data=shown)
 
 
 @dataclass(frozen=True, slots=True)
@@ -595,9 +598,10 @@ def _examples(methods: Mapping[str, ExportedProgram], call: Example) -> dict[str
     }
 
 
+@renamed(example_inputs="args")
 def to_exported_program(
     module: ArchiveModule | str | os.PathLike[str],
-    example_inputs: Sequence[Any],
+    args: Sequence[Any],
     kwargs: Mapping[str, Any] | None = None,
     *,
     dynamic_shapes: Any = None,
@@ -608,7 +612,7 @@ def to_exported_program(
 ) -> ExportedProgram:
     """Export the ``forward`` of a loaded module, or of the archive at a path, by torch.export.
 
-    ``example_inputs`` and ``kwargs`` are arguments of one call, which decide what is traced: the
+    ``args`` and ``kwargs`` are arguments of one call, which decide what is traced: the
     branches that these arguments take, in the mode (train or eval) that the module is in. Branches
     and loops that values of tensors decide become torch.cond and while_loop of the program.
     ``dynamic_shapes`` says which sizes stay open, as for torch.export.export; all others become
@@ -642,7 +646,7 @@ def to_exported_program(
         )
     if isinstance(format_of(module.tsarchive_classes.container), FileFormat):
         raise UnsupportedError("a program of ExecuTorch is no longer what torch.export knows")
-    example = Example(example_inputs, kwargs, dynamic_shapes, specialize, dequantize)
+    example = Example(args, kwargs, dynamic_shapes, specialize, dequantize)
     return _told(traced_program(module, example), told)
 
 

@@ -23,6 +23,7 @@ from tsarchive.formats.reading import Reading
 from tsarchive.formats.registry import format_of, opened_source
 from tsarchive.garbage import not_collecting
 from tsarchive.notebook import table
+from tsarchive.renaming import renamed
 from tsarchive.steps import Step, no_step
 
 if TYPE_CHECKING:
@@ -77,15 +78,16 @@ class Fingerprint:
         yield "tensors", len(self.tensors)
 
 
+@renamed(source="f")
 def fingerprint(
-    source: Subject,
+    f: Subject,
     *,
     weights: bool = True,
     step: Step = no_step,
 ) -> Fingerprint:
     """Return the fingerprint of a file (path or binary file object), or of a module.
 
-    ``source`` may be an archive of TorchScript or torch.export, a file of ExecuTorch, or a state
+    ``f`` may be an archive of TorchScript or torch.export, a file of ExecuTorch, or a state
     dict that torch.save wrote; or a module or program that ``save`` takes, which has the
     fingerprint of the file that ``save`` writes. Of a file nothing runs, and torch is not
     imported. Without ``weights`` no tensor is read. ``step`` is called with the name of each tensor
@@ -95,7 +97,7 @@ def fingerprint(
     cannot be read, CallError for what is neither a file nor a module, OSError for a file that
     cannot be read; for a module what ``save`` raises.
     """
-    with readable_contents(source, whole=weights) as found:
+    with readable_contents(f, whole=weights) as found:
         return fingerprint_of(found.contents, found.reading, weights=weights, step=step)
 
 

@@ -30,6 +30,7 @@ from tsarchive.errors import ArchiveError
 from tsarchive.formats.registry import file_format, opened_zip, zip_format
 from tsarchive.policy import Guard, Policy
 from tsarchive.remote import is_url, located
+from tsarchive.renaming import renamed
 
 if TYPE_CHECKING:
     import torch
@@ -37,8 +38,9 @@ if TYPE_CHECKING:
     from tsarchive.run.modules import ArchiveModule
 
 
+@renamed(source="f")
 def check_jitter(
-    source: str | os.PathLike[str] | BinaryIO | torch.nn.Module,
+    f: str | os.PathLike[str] | BinaryIO | torch.nn.Module,
     *,
     map_location: str | torch.device | None = None,
     canonical: bool = False,
@@ -47,7 +49,7 @@ def check_jitter(
 ) -> JitterReport:
     """Save twice, load and save again; compare the saves, and their code with its own graphs.
 
-    ``source`` is an archive (path or binary file object), which is loaded first, or a module:
+    ``f`` is an archive (path or binary file object), which is loaded first, or a module:
     scripted, traced, or one that ``tsarchive.load`` gave. torch.jit loads nothing here.
     Of several models in a PT2 archive each is loaded in turn; the report is of one that changes,
     if any does. Files of ExecuTorch are not loaded: they are written as they are, and once more
@@ -61,14 +63,14 @@ def check_jitter(
     UnsupportedError for the canonical form of a file of ExecuTorch, which has none.
     """
     terms = _Terms(map_location, policy or Policy.default(), canonical, tuple(imports))
-    if is_url(located(source)):
-        with closing(open_source(cast("str", source))) as elsewhere:
+    if is_url(located(f)):
+        with closing(open_source(cast("str", f))) as elsewhere:
             fetched = bytes(elsewhere.data)
         return _check_file(lambda: io.BytesIO(fetched), terms)
-    if isinstance(source, str | os.PathLike):
-        path = source
+    if isinstance(f, str | os.PathLike):
+        path = f
         return _check_file(lambda: path, terms)
-    given: Any = source
+    given: Any = f
     if hasattr(given, "read"):
         content = given.read()
         return _check_file(lambda: io.BytesIO(content), terms)

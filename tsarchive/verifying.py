@@ -91,7 +91,7 @@ def verify_source(opened: Source, step: Step = no_step) -> VerifyReport:
 def _with_extent(report: VerifyReport, extent: Extent | None) -> VerifyReport:
     if extent is None:
         return report
-    return replace(report, expected_bytes=extent.total, is_least=not extent.is_exact)
+    return replace(report, expected_nbytes=extent.total, is_least=not extent.is_exact)
 
 
 def _told_extent(opened: Source, own: FileFormat) -> Extent | None:

@@ -151,7 +151,7 @@ def optimized(side: str, settings: Settings) -> Found:
     if side == OURS:
         import tsarchive
 
-        later = later_calls(tsarchive.optimize(module, example=arguments), arguments, settings)
+        later = later_calls(tsarchive.optimize(module, args=arguments), arguments, settings)
         return {"imports": imports, "best": later, "loaded": later}
     import torch
 

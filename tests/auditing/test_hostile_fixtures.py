@@ -17,7 +17,7 @@ from tsarchive import Severity
 
 HOSTILE = ROOT / "fixtures" / "hostile"
 MAKE = ROOT / "fixtures" / "make_hostile.py"
-LIMITS = tsarchive.Limits(steps=10_000, seconds=10.0, bytes=1 << 28)
+LIMITS = tsarchive.Limits(steps=10_000, seconds=10.0, nbytes=1 << 28)
 VERDICTS = {Severity.INFO: "fine", Severity.WARNING: "warning", Severity.ERROR: "error"}
 LARGEST = 25_000
 

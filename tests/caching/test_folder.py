@@ -255,11 +255,11 @@ def named(folder, monkeypatch) -> CacheFolder:
 
 def test_the_command_shows_it(named):
     found = document("cache")
-    entry = {"key": KEY.hex(), "bytes": file_of(named).stat().st_size}
+    entry = {"key": KEY.hex(), "nbytes": file_of(named).stat().st_size}
     assert found.pop("entries") == [{**entry, "used": file_of(named).stat().st_mtime}]
     assert found == {
-        "folder": str(named.path), "state": "ready", "bytes": entry["bytes"],
-        "most_bytes": 256 << 20, "removed": 0,
+        "folder": str(named.path), "state": "ready", "nbytes": entry["nbytes"],
+        "most_nbytes": 256 << 20, "removed": 0,
     }  # fmt: skip
     assert run("cache").stdout.splitlines()[0].endswith(str(named.path))
 

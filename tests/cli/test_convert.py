@@ -16,7 +16,7 @@ from tests.support.processes import torch_process
 from tsarchive.container import NewRecord, write_container
 
 KEYS = {
-    "source", "source_kind", "destination", "kind", "bytes", "data", "agreements", "rewritten",
+    "file", "source_kind", "out", "kind", "nbytes", "data", "agreements", "rewritten",
     "left_out", "extra_files_left_out", "opset", "notes",
 }  # fmt: skip
 
@@ -33,7 +33,7 @@ def test_pt2_to_torchscript(exported, tmp_path):
     found = document("convert", exported, out)
     assert found.keys() == KEYS
     assert (found["source_kind"], found["kind"]) == ("pt2", "torchscript")
-    assert found["bytes"] == out.stat().st_size
+    assert found["nbytes"] == out.stat().st_size
     x = torch.randn(4, 3)
     assert torch.equal(torch.jit.load(out)(x), torch.export.load(exported).module()(x))
 
@@ -191,7 +191,7 @@ def test_models_and_devices(exported, tmp_path):
 def test_a_process(exported, tmp_path):
     done = torch_process("-m", "tsarchive", "convert", exported, "net.pt", "--json", cwd=tmp_path)
     assert (done.returncode, done.stderr) == (0, "")
-    assert json.loads(done.stdout)["destination"] == "net.pt"
+    assert json.loads(done.stdout)["out"] == "net.pt"
 
 
 # ONNX, weights, and what other tools write
@@ -243,7 +243,7 @@ def test_weights(tmp_path):
     out = tmp_path / "net.safetensors"
     found = document("convert", SEQUENTIAL, out)
     assert (found["kind"], found["data"]) == ("safetensors", str(tmp_path / "net.json"))
-    assert out.stat().st_size == found["bytes"]
+    assert out.stat().st_size == found["nbytes"]
     shown = run("convert", SEQUENTIAL, out).stdout
     assert f"its modules and values are in {tmp_path / 'net.json'}" in shown
 
@@ -380,7 +380,7 @@ def test_what_another_torch_cannot_read_is_named_by_line(tmp_path):
     assert "code/__torch__/torch/autograd/profiler.py:10: torch 1.9 has no operator" in done.stdout
     assert "torch 1.12 is the first that can" in done.stdout
     found = document("convert", source, out, "--for-torch", "1.9", code=1)
-    assert found["source"] == str(source)
+    assert found["file"] == str(source)
     assert [one["line"] for one in found["obstacles"]] == [10, 31, 61]
     keys = {"record", "line", "operator", "reason", "since", "construct"}
     assert all(one.keys() == keys for one in found["obstacles"])

@@ -42,9 +42,9 @@ def test_constants_out_and_in_again(tmp_path):
     assert set(tensors(small).values()) == {"external:forward.0", "external:forward.2"}
     found = document("edit", small, "-o", whole, "--internal", data)
     assert found == {
-        "source": str(small),
+        "file": str(small),
         "edited": True,
-        "files": [{"file": str(whole), "bytes": whole.stat().st_size}],
+        "files": [{"file": str(whole), "nbytes": whole.stat().st_size}],
     }
     assert set(tensors(whole).values()) == {"segments/0"}
 

@@ -54,13 +54,13 @@ def test_info_of_a_program():
 def test_info_as_json():
     facts = document("info", path("state.pte"))
     program = facts["executorch"]
-    assert (facts["kind"], facts["format_version"], program["header_bytes"]) == ("pte", 0, 32)
+    assert (facts["kind"], facts["format_version"], program["header_nbytes"]) == ("pte", 0, 32)
     assert [method["name"] for method in program["methods"]] == ["get_size", "step"]
     assert program["methods"][1]["delegates"] == {"XnnpackBackend": 32, "MyBackend": 32}
     assert (program["external"], program["named_data"]) == (["net.weight"], ["blob", "again"])
-    assert facts["groups"]["segments"] == {"records": 3, "bytes": 56, "stored_bytes": 56}
-    assert facts["tensors"]["bytes"] == 24
-    assert document("info", path("add.pte"))["executorch"]["header_bytes"] is None
+    assert facts["groups"]["segments"] == {"records": 3, "nbytes": 56, "stored_nbytes": 56}
+    assert facts["tensors"]["nbytes"] == 24
+    assert document("info", path("add.pte"))["executorch"]["header_nbytes"] is None
 
 
 def test_info_of_data_and_bundles():
@@ -70,7 +70,7 @@ def test_info_of_data_and_bundles():
     assert (data["named_data"], data["methods"]) == (["net.weight", "tied", "opaque"], [])
     bundle = document("info", path("linear.bpte"))
     assert bundle["executorch"]["test_cases"] == {"forward": 1}
-    assert bundle["groups"]["test data"]["bytes"] == 56
+    assert bundle["groups"]["test data"]["nbytes"] == 56
     assert "forward: 1 call with expected results" in run("info", path("linear.bpte")).output
 
 

@@ -19,7 +19,7 @@ from tsarchive.operators.removed import is_removed, removed
 
 PACKED = FIXTURES / "old" / "1.13.1" / "phone_lite.ptl"
 KEYS = {
-    "file", "bytes", "kind", "format_version", "root", "byte_order", "serialization_id",
+    "file", "nbytes", "kind", "format_version", "root", "byte_order", "serialization_id",
     "compression", "groups", "program", "exported", "executorch", "tensors", "written_by",
     "extra_files",
 }  # fmt: skip
@@ -28,7 +28,7 @@ PROGRAM_KEYS = {
     "signatures", "native_classes", "operators", "needs", "removed",
 }  # fmt: skip
 TENSOR_KEYS = {
-    "count", "elements", "storages", "bytes", "parameters", "parameter_elements", "dtypes",
+    "count", "elements", "storages", "nbytes", "parameters", "parameter_elements", "dtypes",
     "devices",
 }  # fmt: skip
 
@@ -49,7 +49,7 @@ def test_every_fact_of_a_small_archive():
     assert program["signatures"] == ["forward(x: Tensor) -> Tensor"]
     assert program["needs"] == {}
     assert program["has_traced_inputs"] is False
-    assert (tensors["count"], tensors["parameters"], tensors["bytes"]) == (4, 4, 104)
+    assert (tensors["count"], tensors["parameters"], tensors["nbytes"]) == (4, 4, 104)
     assert tensors["parameter_elements"] == 26
     assert (tensors["dtypes"], tensors["devices"]) == ({"float32": 4}, {"cpu": 4})
 
@@ -61,10 +61,10 @@ def test_sums_agree_with_zipfile(name):
     with zipfile.ZipFile(path) as archive:
         members = archive.infolist()
     groups = facts["groups"].values()
-    assert facts["bytes"] == path.stat().st_size
+    assert facts["nbytes"] == path.stat().st_size
     assert sum(group["records"] for group in groups) == len(members)
-    assert sum(group["bytes"] for group in groups) == sum(m.file_size for m in members)
-    assert sum(group["stored_bytes"] for group in groups) == sum(m.compress_size for m in members)
+    assert sum(group["nbytes"] for group in groups) == sum(m.file_size for m in members)
+    assert sum(group["stored_nbytes"] for group in groups) == sum(m.compress_size for m in members)
     assert sum(facts["compression"].values()) == len(members)
 
 

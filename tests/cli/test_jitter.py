@@ -31,7 +31,7 @@ def test_stable_archives(name):
     path = ARCHIVES / f"{name}.pt"
     (found,) = document("jitter", path)["files"]
     assert found.keys() == {
-        "file", "stable", "bytes", "records", "twice", "as_read", "graph", "canonical",
+        "file", "stable", "nbytes", "records", "twice", "as_read", "graph", "canonical",
     }  # fmt: skip
     assert found["twice"] == {"same": True, "records": []}
     assert found["canonical"] is None

@@ -28,7 +28,7 @@ def test_with_an_example(net, tmp_path):
     out = tmp_path / "fast.pt"
     found = document("optimize", net, "--random", "1x3x8x8", "-o", out)
     assert found.keys() == {
-        "source", "destination", "done", "left", "seconds_before", "seconds_after", "difference",
+        "file", "out", "done", "left", "seconds_before", "seconds_after", "difference",
     }  # fmt: skip
     counts = {change["what"]: change["count"] for change in found["done"]}
     assert (counts["batch normalization"], counts["dropout"]) == (1, 1)

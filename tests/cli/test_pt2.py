@@ -71,7 +71,7 @@ def test_facts_of_a_small_archive():
         "count": 2,
         "elements": 15,
         "storages": 2,
-        "bytes": 60,
+        "nbytes": 60,
         "parameters": 2,
         "parameter_elements": 15,
         "dtypes": {"float32": 2},
@@ -87,7 +87,7 @@ def test_nodes_of_graphs_inside_count():
 
 def test_shared_storages_count_once():
     facts = document("info", fixture("shared"))["tensors"]
-    assert (facts["count"], facts["bytes"]) == (6, 96 + 24 + 48)
+    assert (facts["count"], facts["nbytes"]) == (6, 96 + 24 + 48)
     assert document("info", fixture("shared-2.8"))["tensors"] == facts
 
 

@@ -27,12 +27,16 @@ def test_it_writes_the_page_of_the_library(tmp_path):
 def test_json_names_the_sections(tmp_path):
     out = tmp_path / "page.html"
     found = document("report", SEQUENTIAL, "-o", out)
-    assert (found["file"], found["path"]) == (SEQUENTIAL, str(out))
-    assert (found["bytes"], found["kind"], found["ok"]) == (out.stat().st_size, "torchscript", True)
+    assert (found["file"], found["out"]) == (SEQUENTIAL, str(out))
+    assert (found["nbytes"], found["kind"], found["ok"]) == (
+        out.stat().st_size,
+        "torchscript",
+        True,
+    )
     sections = {section["name"]: section for section in found["sections"]}
     with tsarchive.open(SEQUENTIAL) as archive:
         assert sections["tensors"]["total"] == len(archive.tensors)
-    assert all(section["bytes"] > 0 for section in found["sections"])
+    assert all(section["nbytes"] > 0 for section in found["sections"])
 
 
 def test_findings_give_one(tmp_path):

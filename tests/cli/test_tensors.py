@@ -9,7 +9,7 @@ from tests.support.archives import ARCHIVES
 from tests.support.command_line import SEQUENTIAL, document, run
 
 KEYS = {
-    "name", "dtype", "shape", "strides", "bytes", "record", "storages", "device", "role",
+    "name", "dtype", "shape", "strides", "nbytes", "record", "storages", "device", "role",
 }  # fmt: skip
 
 
@@ -27,7 +27,7 @@ def test_the_tensors_are_those_of_torch(name):
         assert row["dtype"] == str(tensor.dtype).removeprefix("torch.")
         assert row["shape"] == list(tensor.shape)
         assert row["strides"] == list(tensor.stride())
-        assert row["bytes"] == tensor.numel() * tensor.element_size()
+        assert row["nbytes"] == tensor.numel() * tensor.element_size()
         assert row["role"] == ("parameter" if key in parameters else "buffer")
 
 
@@ -46,7 +46,7 @@ def test_match():
     assert names("--match", "*.bias") == ["layers.0.bias", "layers.2.bias"]
     assert names("--match", "nothing") == []
     assert document("tensors", SEQUENTIAL, "--match", "*.bias")["total"] == {
-        "count": 2, "elements": 6, "storages": 2, "bytes": 24
+        "count": 2, "elements": 6, "storages": 2, "nbytes": 24
     }  # fmt: skip
 
 
@@ -76,5 +76,5 @@ def test_sparse_tensors_have_no_single_record(tmp_path):
     torch.jit.save(torch.jit.script(Sparse()), str(path))
     (row,) = document("tensors", path)["tensors"]
     assert (row["record"], row["shape"], row["device"]) == (None, [3, 3], "cpu")
-    assert [storage["bytes"] for storage in row["storages"]] == [2 * 3 * 8, 3 * 4]
+    assert [storage["nbytes"] for storage in row["storages"]] == [2 * 3 * 8, 3 * 4]
     assert "several" in run("tensors", path).stdout

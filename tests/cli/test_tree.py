@@ -10,7 +10,8 @@ from tests.support.command_line import SEQUENTIAL, document, run, write_archive
 from tsarchive.pickler import Global, Object, Reduce, dumps
 
 KEYS = {
-    "name", "class", "methods", "parameters", "bytes", "total_parameters", "total_bytes", "children"
+    "name", "class", "methods", "parameters", "nbytes", "total_parameters", "total_nbytes",
+    "children",
 }  # fmt: skip
 
 

@@ -55,7 +55,7 @@ def test_json_is_the_report(made):
     report = tsarchive.verify(path)
     assert found["file"] == str(path)
     assert (found["verdict"], found["ok"]) == (verdict, code == 0)
-    for key in ("kind", "format_version", "bytes", "records", "code_records"):
+    for key in ("kind", "format_version", "nbytes", "records", "code_records"):
         assert found[key] == getattr(report, key)
     assert found["tensors"] == (report.tensors and asdict(report.tensors))
     assert len(found["findings"]) == len(report.findings)

@@ -618,7 +618,7 @@ def test_a_url(tmp_path):
     fsspec = pytest.importorskip("fsspec")
     program, args = program_of("one tensor")
     done = tsarchive.convert(program, "memory://onnx/net.onnx")
-    assert (done.destination, done.data) == ("memory://onnx/net.onnx", None)
+    assert (done.out, done.data) == ("memory://onnx/net.onnx", None)
     (tmp_path / "net.onnx").write_bytes(fsspec.filesystem("memory").cat("/onnx/net.onnx"))
     assert_close(run(tmp_path / "net.onnx", *args), [program.module()(*args)])
 

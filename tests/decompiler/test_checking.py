@@ -320,7 +320,7 @@ def test_operators_of_older_releases_come_back(tmp_path):
     file = next((tmp_path / "package").rglob("test_checking.py"))
     file.write_text(file.read_text().replace("gelu_0_9(x)", "torch.nn.functional.gelu(x)"))
     archive.seek(0)
-    check = checked(archive, report.directory, report.definitions, report.operators)
+    check = checked(archive, report.out, report.definitions, report.operators)
     assert {*outcomes(check).values()} == {"differs"}
 
 
@@ -343,7 +343,7 @@ def calls(tmp_path):
             method.name.rpartition(".")[2]: (
                 method.outcome, method.before, method.after, method.reason,
             )
-            for method in checked(archive, report.directory, report.definitions).methods
+            for method in checked(archive, report.out, report.definitions).methods
         }  # fmt: skip
 
     return file, check
@@ -384,7 +384,7 @@ def test_another_meaning_is_another_code(make, old, new, tmp_path):
     (file,) = (tmp_path / "package").rglob("test_checking.py")
     edited(file, old, new)
     archive.seek(0)
-    check = checked(archive, report.directory, report.definitions, report.operators)
+    check = checked(archive, report.out, report.definitions, report.operators)
     assert "differs" in outcomes(check).values()
 
 
@@ -394,7 +394,7 @@ def test_where_attributes_are_read_does_not_count(tmp_path):
     edited(file, "x = self.layers[0](x)", "last = self.layers[2]\n        x = self.layers[0](x)")
     edited(file, "x = self.layers[2](x)", "x = last(x)")
     archive.seek(0)
-    assert checked(archive, report.directory, report.definitions).same
+    assert checked(archive, report.out, report.definitions).same
 
 
 def test_helpers_that_were_changed_do_not_stand_for_operators(tmp_path):
@@ -403,7 +403,7 @@ def test_helpers_that_were_changed_do_not_stand_for_operators(tmp_path):
     file = tmp_path / "package" / "_torchscript.py"
     file.write_text(file.read_text(encoding="utf-8") + "\nCHANGED = True\n", encoding="utf-8")
     archive.seek(0)
-    check = checked(archive, report.directory, report.definitions, report.operators)
+    check = checked(archive, report.out, report.definitions, report.operators)
     assert "equal" not in outcomes(check).values()
 
 

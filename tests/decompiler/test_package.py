@@ -140,7 +140,7 @@ def test_a_directory_with_files_is_refused(tmp_path):
         tsarchive.decompile(ARCHIVE, tmp_path)
     report = tsarchive.decompile(ARCHIVE, tmp_path, force=True)
     assert (tmp_path / "mine.py").read_text() == "kept"
-    assert all((tmp_path / file.name).stat().st_size == file.size for file in report.files)
+    assert all((tmp_path / file.name).stat().st_size == file.nbytes for file in report.files)
 
 
 @pytest.mark.parametrize("name", ["class", "my-model.v2", "torch", "json", "1st", ""])

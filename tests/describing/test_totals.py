@@ -35,7 +35,7 @@ OWN = [
 FOLDERS = ("torchscript", "pt2", "pte", "ptd", "other")
 REAL = [path for folder in FOLDERS for path in sorted((CORPUS / folder).glob("*"))[::2]]
 LISTED = {found.kind for found in FORMATS if found.is_saved_again}
-NUMBERS = ("count", "elements", "storages", "bytes")
+NUMBERS = ("count", "elements", "storages", "nbytes")
 
 
 def told(*command: Any) -> dict[str, Any]:
@@ -126,7 +126,7 @@ def test_packed_weights_stand_below_their_attribute():
 def test_packed_weights_of_frozen_modules_are_constants():
     with opened(torch.jit.freeze(torch.jit.script(Packed()).eval())) as archive:
         found = {name: (i.dtype, i.shape, i.role) for name, i in archive.tensors.items()}
-        assert archive.totals == TensorTotals(count=2, elements=8, storages=2, bytes=14)
+        assert archive.totals == TensorTotals(count=2, elements=8, storages=2, nbytes=14)
     assert found == {
         "CONSTANTS.c0.__getstate__.0": ("qint8", (2, 3), "constant"),
         "CONSTANTS.c0.__getstate__.1": ("float32", (2,), "constant"),
@@ -188,7 +188,7 @@ def test_views_of_one_storage():
             return self.whole
 
     with opened(torch.jit.script(Views())) as archive:
-        assert archive.totals == TensorTotals(count=3, elements=15, storages=1, bytes=24)
+        assert archive.totals == TensorTotals(count=3, elements=15, storages=1, nbytes=24)
 
 
 TENSOR = "torch._utils._rebuild_tensor_v2"
@@ -218,7 +218,7 @@ def test_no_name_hides_another():
     info = TensorInfo("float32", (2,), (1,), "data/0", 8, "attribute", (StorageInfo("a", 0, 8),))
     named = dict(uniquely_named([("x", info), ("x (2)", info), ("x", info), ("x", info)]))
     assert list(named) == ["x", "x (2)", "x (3)", "x (4)"]
-    assert totals_of(named.values()) == TensorTotals(count=4, elements=8, storages=1, bytes=8)
+    assert totals_of(named.values()) == TensorTotals(count=4, elements=8, storages=1, nbytes=8)
 
 
 # What is counted where nothing can be listed, and what is read
@@ -256,7 +256,7 @@ def real(corpus):
 
 def test_weights_that_are_constants_of_a_frozen_archive(real):
     facts = real("pytorch-ios-demo-app__d2go_optimized.pt")
-    assert (facts["count"], facts["storages"], facts["bytes"]) == (198, 338, 2_032_632)
+    assert (facts["count"], facts["storages"], facts["nbytes"]) == (198, 338, 2_032_632)
     assert facts["devices"] == {"cpu": 198}
 
 

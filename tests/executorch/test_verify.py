@@ -61,7 +61,7 @@ def test_fixtures_are_sound(name):
 def test_what_was_checked_is_counted():
     report = tsarchive.verify(FIXTURES / "state.pte")
     assert (report.records, report.code_records) == (8, 2)
-    assert report.tensors == TensorTotals(count=3, elements=18, storages=3, bytes=24)
+    assert report.tensors == TensorTotals(count=3, elements=18, storages=3, nbytes=24)
 
 
 @pytest.mark.parametrize("kind", CORPUS_KINDS)

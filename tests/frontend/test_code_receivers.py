@@ -278,7 +278,7 @@ def test_tools_that_show_a_module_find_nothing_to_call(name, kind):
 
 def test_made_up_sizes_give_no_budget_back():
     """Code may take an object of its own, whose ``numel`` it wrote, for a tensor."""
-    budgets = Budgets(Limits(bytes=100))
+    budgets = Budgets(Limits(nbytes=100))
 
     @budgets.bounded
     def spend():

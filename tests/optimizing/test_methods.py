@@ -73,7 +73,7 @@ def test_every_public_method(has_example, pays, always_quicker, request):
         request.getfixturevalue("each_way_pays")
     x = torch.randn(2, 3, 6, 6)
     module = torch.jit.script(trained(Parts(), 2, 3, 6, 6))
-    optimized = tsarchive.optimize(module, example=x if has_example else None)
+    optimized = tsarchive.optimize(module, args=x if has_example else None)
     assert done(optimized)["batch normalization"] == 3
     assert {name for name, _ in optimized.named_buffers()} == {"total"}
     data = saved(optimized)
@@ -108,7 +108,7 @@ class Named(nn.Module):
 @needs_onednn
 def test_names_of_members_stay_theirs(always_quicker):
     module, x = torch.jit.script(Named().eval()), torch.randn(1, 3, 8, 8)
-    optimized = tsarchive.optimize(module, example=x)
+    optimized = tsarchive.optimize(module, args=x)
     data = saved(optimized)
     assert hasattr(optimized, "packed_weights__")
     with torch.no_grad():
@@ -158,7 +158,7 @@ def test_what_the_first_call_raises_is_raised_also_where_it_is_not_supported():
     with pytest.raises(UnsupportedError, match="takes the function") as direct:
         module(x)
     with pytest.raises(UnsupportedError) as raised:
-        tsarchive.optimize(module, example=x)
+        tsarchive.optimize(module, args=x)
     assert str(raised.value) == str(direct.value)
 
 
@@ -171,4 +171,4 @@ def test_code_that_takes_a_function_for_a_value_stays_as_it_is():
 def test_errors_of_the_example_are_those_of_the_model():
     module = torch.jit.script(nn.Linear(3, 3).eval())
     with pytest.raises(RuntimeError, match="shapes cannot be multiplied"):
-        tsarchive.optimize(module, example=torch.randn(2, 5))
+        tsarchive.optimize(module, args=torch.randn(2, 5))

@@ -70,7 +70,7 @@ def optimized_case(case, example):
     if not isinstance(module, torch.jit.ScriptModule):
         pytest.skip("a function")
     module.eval()
-    return module, tsarchive.optimize(module, example=example)
+    return module, tsarchive.optimize(module, args=example)
 
 
 # Frozen modules have no gradients, and their parameters want none.
@@ -99,7 +99,7 @@ def test_fixture_modules_with_an_example(made, always_quicker, each_way_pays):
 def test_networks(name, kind, always_quicker, each_way_pays):
     torch.manual_seed(0)
     module, inputs = build(name, kind)
-    check(module, tsarchive.optimize(module, example=inputs), inputs)
+    check(module, tsarchive.optimize(module, args=inputs), inputs)
 
 
 class Image(nn.Module):
@@ -147,7 +147,7 @@ def test_layers_of_an_image(name, kind, always_quicker):
     x = torch.randn(2, 3, 9, 9)
     live = trained(Image(ACTIVATIONS[name]), 2, 3, 9, 9)
     module = torch.jit.script(live) if kind == "script" else torch.jit.trace(live, x)
-    optimized = tsarchive.optimize(module, example=x)
+    optimized = tsarchive.optimize(module, args=x)
     check(module, optimized, (x,), (torch.randn(1, 3, 16, 11),))
     found = done(optimized)
     assert found["batch normalization"] == 2
@@ -161,7 +161,7 @@ def test_layers_of_an_image(name, kind, always_quicker):
 def test_layers_take_batches_that_are_empty(batch, always_quicker):
     network = nn.Sequential(nn.Conv2d(3, 4, 3), nn.ReLU(), nn.Flatten(), nn.Linear(36, 2)).eval()
     script, calls = torch.jit.script(network), [(torch.randn(size, 3, 5, 5),) for size in (0, 2)]
-    optimized = tsarchive.optimize(script, example=(torch.randn(batch, 3, 5, 5),))
+    optimized = tsarchive.optimize(script, args=(torch.randn(batch, 3, 5, 5),))
     assert ("convolution packed" in done(optimized)) is bool(batch)
     check(script, optimized, *calls)
 
@@ -169,7 +169,7 @@ def test_layers_take_batches_that_are_empty(batch, always_quicker):
 def test_activations_write_over_what_nobody_sees(never_quicker):
     x = torch.randn(2, 3, 9, 9)
     module = torch.jit.script(trained(Image(nn.ReLU()), 2, 3, 9, 9))
-    optimized = tsarchive.optimize(module, example=x)
+    optimized = tsarchive.optimize(module, args=x)
     check(module, optimized, (x,))
     assert done(optimized)["in place"] == 2
     assert "convolution packed" not in done(optimized)
@@ -193,7 +193,7 @@ class Seen(nn.Module):
 def test_what_is_used_again_stays(always_quicker):
     x = torch.randn(2, 3, 4, 4)
     module = torch.jit.script(trained(Seen(), 2, 3, 4, 4))
-    optimized = tsarchive.optimize(module, example=x)
+    optimized = tsarchive.optimize(module, args=x)
     check(module, optimized, (x,))
     assert done(optimized).keys().isdisjoint({"batch normalization", "in place"})
     assert left(optimized)["batch normalization"] == 1
@@ -289,7 +289,7 @@ def test_what_a_constant_depends_on_is_computed_once():
 def test_copies_and_packed_weights(always_quicker):
     x = torch.randn(2, 3, 9, 9)
     module = torch.jit.script(trained(Image(nn.ReLU()), 2, 3, 9, 9))
-    optimized = tsarchive.optimize(module, example=x)
+    optimized = tsarchive.optimize(module, args=x)
     assert torch.equal(copy.deepcopy(optimized)(x), optimized(x))
     assert saved(copy.deepcopy(optimized)) == saved(optimized)
 
@@ -299,7 +299,7 @@ def test_the_module_stays_as_it_is(always_quicker):
     module = torch.jit.script(trained(Image(nn.ReLU()), 2, 3, 9, 9))
     loaded = tsarchive.load(io.BytesIO(saved(module)))
     before = saved(loaded)
-    tsarchive.optimize(loaded, example=x)
+    tsarchive.optimize(loaded, args=x)
     assert saved(loaded) == before
 
 
@@ -310,7 +310,7 @@ def test_a_program_of_torch_export():
     tsarchive.save(program, stream)
     stream.seek(0)
     loaded = tsarchive.load(stream)
-    optimized = tsarchive.optimize(loaded, example=x)
+    optimized = tsarchive.optimize(loaded, args=x)
     with torch.no_grad():
         assert compared(loaded(x), optimized(x)).agree
     assert done(optimized)["batch normalization"] == 2
@@ -319,7 +319,7 @@ def test_a_program_of_torch_export():
 def test_default_policy_allows_what_optimize_writes(always_quicker):
     x = torch.randn(2, 3, 9, 9)
     module = torch.jit.script(trained(Image(nn.ReLU()), 2, 3, 9, 9))
-    data = saved(tsarchive.optimize(module, example=x))
+    data = saved(tsarchive.optimize(module, args=x))
     tsarchive.load(io.BytesIO(data), policy=tsarchive.Policy.default())(x)
     assert tsarchive.check_jitter(io.BytesIO(data)).stable
 
@@ -327,17 +327,17 @@ def test_default_policy_allows_what_optimize_writes(always_quicker):
 @needs_onednn
 def test_a_module_with_packed_layers_is_optimized_already(always_quicker):
     module, x = torch.jit.script(nn.Conv2d(3, 16, 3).eval()), torch.randn(1, 3, 8, 8)
-    optimized = tsarchive.optimize(module, example=x)
+    optimized = tsarchive.optimize(module, args=x)
     data = saved(optimized)
     files = [load(io.BytesIO(data)) for load in (tsarchive.load, torch.jit.load)]
     for each in (optimized, *files):
         with pytest.raises(CallError, match="optimized already"):
-            tsarchive.optimize(each, example=x)
+            tsarchive.optimize(each, args=x)
 
 
 def test_optimized_modules_without_packed_layers_are_optimized_again(never_quicker):
     module, x = torch.jit.script(trained(Image(nn.ReLU()), 2, 3, 9, 9)), torch.randn(2, 3, 9, 9)
-    optimized = tsarchive.optimize(tsarchive.optimize(module, example=x), example=x)
+    optimized = tsarchive.optimize(tsarchive.optimize(module, example=x), args=x)
     check(module, optimized, (x,))
 
 
@@ -364,7 +364,7 @@ def lower_packed(module):
 )
 def test_packed_weights_are_not_written_otherwise(write, tmp_path, always_quicker):
     x = torch.randn(1, 3, 8, 8)
-    optimized = tsarchive.optimize(torch.jit.script(nn.Conv2d(3, 16, 3).eval()), example=x)
+    optimized = tsarchive.optimize(torch.jit.script(nn.Conv2d(3, 16, 3).eval()), args=x)
     tsarchive.save(optimized, tmp_path / "net.pt")
     with pytest.raises(ArchiveError, match="oneDNN packed the") as caught:
         write(optimized, tmp_path)
@@ -376,7 +376,7 @@ def test_packed_weights_are_not_written_otherwise(write, tmp_path, always_quicke
 @needs_onednn
 def test_images_without_a_batch_are_told(always_quicker):
     x = torch.randn(1, 3, 8, 8)
-    optimized = tsarchive.optimize(torch.jit.script(nn.Conv2d(3, 16, 3).eval()), example=x)
+    optimized = tsarchive.optimize(torch.jit.script(nn.Conv2d(3, 16, 3).eval()), args=x)
     with pytest.raises(ScriptError, match=r"4 dimensions, but .*\[3, 8, 8\].*batch dimension"):
         optimized(x[0])
 
@@ -384,7 +384,7 @@ def test_images_without_a_batch_are_told(always_quicker):
 @needs_onednn
 def test_errors_of_packed_layers_under_autocast_say_what_to_do(always_quicker):
     x = torch.randn(1, 3, 8, 8)
-    optimized = tsarchive.optimize(torch.jit.script(nn.Conv2d(3, 16, 3).eval()), example=x)
+    optimized = tsarchive.optimize(torch.jit.script(nn.Conv2d(3, 16, 3).eval()), args=x)
     with pytest.raises(ScriptError, match=r"of torch\.float32 .* leave autocast"):
         optimized(x.bfloat16())
 
@@ -399,7 +399,7 @@ def test_results_that_differ_leave_the_module(monkeypatch):
         tsarchive.optimizing, "compared", lambda *_: measuring.Comparison(False, 1.0)
     )
     module = torch.jit.script(nn.Linear(2, 2).eval())
-    optimized = tsarchive.optimize(module, example=torch.ones(1, 2))
+    optimized = tsarchive.optimize(module, args=torch.ones(1, 2))
     check(module, optimized, (torch.randn(3, 2),))
     assert left(optimized) == {"all: results for the example are not equal to rounding": 1}
 
@@ -407,7 +407,7 @@ def test_results_that_differ_leave_the_module(monkeypatch):
 def test_reports():
     x = torch.randn(2, 3, 9, 9)
     module = torch.jit.script(trained(Image(nn.ReLU()), 2, 3, 9, 9))
-    report = tsarchive.optimize_report(tsarchive.optimize(module, example=x))
+    report = tsarchive.optimize_report(tsarchive.optimize(module, args=x))
     assert report.is_changed
     assert report.seconds_before > 0
     assert report.seconds_after > 0

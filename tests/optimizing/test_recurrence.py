@@ -337,7 +337,7 @@ def test_loops_of_scripts(name, each_way_pays):
     make, kind = CELLS[name]
     step, x = make(), torch.randn(2, 6, INPUT)
     module = torch.jit.script((Long if step.states > 1 else Loop)(step).eval())
-    optimized = tsarchive.optimize(module, example=x)
+    optimized = tsarchive.optimize(module, args=x)
     found = [what for what in done(optimized) if what.startswith("loop")]
     assert found == ([] if kind is None else [f"loop of {kind} as one layer"])
     check(module, optimized, (x,), (torch.randn(3, 2, 5),), (torch.randn(3, 0, 5),), (x[0],))
@@ -351,7 +351,7 @@ def test_loops_of_every_length_run_the_layer(name, has_example, each_way_pays):
     step = CELLS[name][0]()
     module = torch.jit.script((Long if step.states > 1 else Loop)(step).eval())
     example = torch.randn(2, 6, INPUT) if has_example else None
-    optimized = tsarchive.optimize(module, example=example)
+    optimized = tsarchive.optimize(module, args=example)
     fewest = FEWEST[name]
     calls = [torch.randn(*sizes, INPUT) for sizes in ((2, fewest), (3, 7), (1, 9), (0, fewest + 1))]
     assert layers_run(optimized, *calls) == len(calls)
@@ -366,7 +366,7 @@ def test_short_examples_leave_the_layer_to_longer_calls(name, missing, each_way_
     fewest = FEWEST[name]
     module = torch.jit.script(Loop(CELLS[name][0]()).eval())
     x, longer = (torch.randn(2, length, INPUT) for length in (fewest - missing, fewest))
-    optimized = tsarchive.optimize(module, example=x)
+    optimized = tsarchive.optimize(module, args=x)
     assert (layers_run(optimized, x), layers_run(optimized, longer)) == (0, 1)
     check(module, optimized, (x,), (longer,))
 
@@ -409,7 +409,7 @@ def test_layers_whose_results_are_not_equal_are_left(step, each_way_pays, monkey
     module, x = torch.jit.script(Headed(step()).eval()), torch.randn(2, 6, INPUT)
     right = Cell.weights.fget
     monkeypatch.setattr(Cell, "weights", property(lambda cell: [-each for each in right(cell)]))
-    optimized = tsarchive.optimize(module, example=x)
+    optimized = tsarchive.optimize(module, args=x)
     assert done(optimized)["batch normalization"] == 1
     assert not [what for what in done(optimized) if "as one layer" in what]
     if step is Gated:

@@ -46,7 +46,7 @@ def test_attention_is_one_operator_where_no_row_is_masked(kind, is_one, form, ea
     torch.manual_seed(0)
     live, x = Attention(kind).eval(), torch.randn(2, 5, 8)
     module = torch.jit.script(live) if form == "script" else torch.jit.trace(live, x)
-    optimized = tsarchive.optimize(module, example=x)
+    optimized = tsarchive.optimize(module, args=x)
     assert ("attention as one operator" in done(optimized)) is is_one
     calls = [(x,), (torch.randn(2, 5, 8),), (torch.randn(1, 5, 8),), (torch.randn(2, 7, 8),)]
     check(module, optimized, *calls, (x.double(),), (torch.randn(5, 8),))
@@ -78,7 +78,7 @@ class Asking(nn.Module):
 def test_other_calls_run_the_body_as_it_was(each_way_pays):
     torch.manual_seed(0)
     module, x = torch.jit.script(Asking().eval()), torch.randn(2, 3, 4)
-    optimized = tsarchive.optimize(module, example=(x,))
+    optimized = tsarchive.optimize(module, args=(x,))
     assert done(optimized)["value known for calls like the example"]
     calls = [
         (x,), (x, 3), (x, 2, "double"), (x, 2, "plain", torch.zeros(4)), (torch.randn(1, 7, 4),),
@@ -90,7 +90,7 @@ def test_other_calls_run_the_body_as_it_was(each_way_pays):
 def test_gradients_of_the_input_take_the_body_as_it_was(each_way_pays):
     torch.manual_seed(0)
     module, x = torch.jit.script(Asking().eval()), torch.randn(2, 3, 4)
-    optimized = tsarchive.optimize(module, example=(x,))
+    optimized = tsarchive.optimize(module, args=(x,))
     wanting = torch.randn(2, 3, 4, requires_grad=True)
     expected, given = module(wanting)[0].detach(), optimized(wanting)[0].detach()
     assert given.size(1) == 4
@@ -111,7 +111,7 @@ class Branching(nn.Module):
 def test_what_depends_on_numbers_stays_unknown(each_way_pays):
     module = torch.jit.script(Branching().eval())
     example = torch.ones(5) / 5
-    optimized = tsarchive.optimize(module, example=example)
+    optimized = tsarchive.optimize(module, args=example)
     check(module, optimized, (example,), (-example,), (torch.ones(5),), (torch.zeros(5),))
 
 
@@ -128,7 +128,7 @@ class Writing(nn.Module):
 
 def test_attention_stays_where_code_writes_to_its_query(each_way_pays):
     module, example = torch.jit.script(Writing().eval()), -torch.rand(2, 5, 4)
-    optimized = tsarchive.optimize(module, example=example)
+    optimized = tsarchive.optimize(module, args=example)
     assert "attention as one operator" not in done(optimized)
     check(module, optimized, (example,), (-example,))
 
@@ -145,7 +145,7 @@ class Filling(nn.Module):
 
 def test_sizes_of_tensors_that_are_filled_stay_unknown(each_way_pays):
     module, example = torch.jit.script(Filling().eval()), torch.ones(3)
-    optimized = tsarchive.optimize(module, example=example)
+    optimized = tsarchive.optimize(module, args=example)
     check(module, optimized, (example,), (-example,))
 
 
@@ -157,7 +157,7 @@ class AskingForGradient(nn.Module):
 @pytest.mark.parametrize("dtype", [torch.float32, torch.complex64])
 def test_tensors_that_require_gradients_are_not_like_the_example(dtype, each_way_pays):
     module, example = torch.jit.script(AskingForGradient().eval()), torch.ones(3, dtype=dtype)
-    optimized = tsarchive.optimize(module, example=example)
+    optimized = tsarchive.optimize(module, args=example)
     check(module, optimized, (example,), (torch.ones(3, dtype=dtype, requires_grad=True),))
 
 
@@ -189,7 +189,7 @@ def test_channels_are_last_where_nobody_sees_it(sees, form, each_way_pays, never
     module = torch.jit.script(live) if form == "script" else torch.jit.trace(
         live, x, check_trace=False, strict=False
     )  # fmt: skip
-    optimized = tsarchive.optimize(module, example=x)
+    optimized = tsarchive.optimize(module, args=x)
     assert ("convolution with its channels last" in done(optimized)) is (sees == "nothing")
     check(module, optimized, (x,), (torch.randn(1, 3, 9, 5),), (torch.randn(3, 6, 6),))
     if sees == "nothing":
@@ -215,7 +215,7 @@ def test_views_of_attention_are_one_view_each(form, each_way_pays):
         torch.jit.script(live) if form == "script" else torch.jit.trace(live, x, check_trace=False)
     )
     with torch.no_grad():
-        optimized = tsarchive.optimize(module, example=x)
+        optimized = tsarchive.optimize(module, args=x)
     assert done(optimized)["value known for calls like the example"]
     if form == "trace":
         assert done(optimized)["views as one"] == 6
@@ -238,7 +238,7 @@ def test_both_bodies_have_one_packed_weight(each_way_pays, monkeypatch):
             return y.flatten(1) if y.dim() == 4 else y
 
     module, x = torch.jit.script(Net().eval()), torch.randn(2, 3, 6, 6)
-    optimized = tsarchive.optimize(module, example=x)
+    optimized = tsarchive.optimize(module, args=x)
     assert done(optimized)["value known for calls like the example"]
     weights = [name for name in dir(optimized.packed_weights) if name.startswith("weight_")]
     assert weights == ["weight_0"]
@@ -273,7 +273,7 @@ class Rounds(nn.Module):
 @pytest.mark.parametrize(("module", "more"), [(TakenTwice(), ()), (Rounds(), (2,))])
 def test_no_branch_holds_what_torch_jit_would_free_early(module, more, each_way_pays):
     module, x = torch.jit.script(module.eval()), torch.randn(3, 2)
-    optimized = tsarchive.optimize(module, example=(x, *more))
+    optimized = tsarchive.optimize(module, args=(x, *more))
     check(module, optimized, (x, *more), (torch.randn(4, 2), *more))
 
 
@@ -287,7 +287,7 @@ class Plain(nn.Module):
 @pytest.mark.parametrize("given", [1, "a"])
 def test_values_of_several_types_are_left(given, each_way_pays):
     module = torch.jit.script(Plain().eval())
-    optimized = tsarchive.optimize(module, example=(2, given))
+    optimized = tsarchive.optimize(module, args=(2, given))
     check(module, optimized, (2, given), (3, 7), (1, "b"))
 
 
@@ -298,4 +298,4 @@ class Alone(nn.Module):
 
 def test_no_arguments(each_way_pays):
     module = torch.jit.script(Alone().eval())
-    check(module, tsarchive.optimize(module, example=()), ())
+    check(module, tsarchive.optimize(module, args=()), ())

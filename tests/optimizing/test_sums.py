@@ -68,7 +68,7 @@ def test_sums_are_written_over_a_term_that_nobody_reads(way, form, always_quicke
     x = torch.randn(2, 3, 8, 8)
     live = trained(Residual(way), 2, 3, 8, 8)
     module = torch.jit.script(live) if form == "script" else torch.jit.trace(live, x)
-    optimized = tsarchive.optimize(module, example=x)
+    optimized = tsarchive.optimize(module, args=x)
     assert done(optimized).get("sum in its layer", 0) == SUMS[way]
     turned = torch.randn(8, 8, 3, 2).permute(3, 2, 0, 1)
     check(

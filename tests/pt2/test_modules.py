@@ -265,7 +265,7 @@ def test_limits_hold():
         def forward(self, x):
             return x.expand(1000, 1000) + 1
 
-    limits = tsarchive.Limits(bytes=1 << 20)
+    limits = tsarchive.Limits(nbytes=1 << 20)
     module = tsarchive.load(exported(Large(), torch.ones(1)), limits=limits)
     with pytest.raises(LimitError):
         module(torch.ones(1))

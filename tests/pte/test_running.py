@@ -423,7 +423,7 @@ def test_limits_hold():
     with pytest.raises(tsarchive.LimitError):
         module(torch.zeros(4, 2))
     with pytest.raises(tsarchive.LimitError):
-        loaded(adding(non_const_buffer_sizes=[0, 1 << 20]), limits=tsarchive.Limits(bytes=1 << 16))
+        loaded(adding(non_const_buffer_sizes=[0, 1 << 20]), limits=tsarchive.Limits(nbytes=1 << 16))
 
 
 def test_an_operator_that_is_not_there_is_told_when_it_is_called():

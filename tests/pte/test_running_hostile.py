@@ -245,7 +245,7 @@ def test_many_jumps():
 
 def test_damaged_programs_run_within_their_limits():
     """Whatever the bytes: a result, an error of this library, or one that an operator raises."""
-    limits = tsarchive.Limits(steps=2000, seconds=2.0, bytes=1 << 24)
+    limits = tsarchive.Limits(steps=2000, seconds=2.0, nbytes=1 << 24)
     ran = 0
     for data in mutated(seed=7, count=300):
         try:
@@ -303,7 +303,7 @@ def test_what_torch_says_of_dtypes_reaches_nobody(tmp_path):
     path.write_bytes(file_of(method(halves, [("aten::clone.out", 0, 1, 2, 2)], [], [2])))
     code = (
         "import sys, tsarchive\n"
-        "limits = tsarchive.Limits(bytes=1 << 20)\n"
+        "limits = tsarchive.Limits(nbytes=1 << 20)\n"
         "print(tsarchive.load(sys.argv[1], limits=limits)().dtype)"
     )
     done = torch_process("-c", code, path, cwd=tmp_path)

@@ -270,7 +270,7 @@ def test_objects_and_paths_give_one_page(tmp_path):
     out = tmp_path / "page.html"
     made = tsarchive.report(str(path), out)
     assert out.read_bytes() == made.html.encode()
-    assert (made.path, made.nbytes) == (str(out), out.stat().st_size)
+    assert (made.out, made.nbytes) == (str(out), out.stat().st_size)
     with path.open("rb") as file:
         assert tsarchive.report(file).html == made.html
 

@@ -245,7 +245,7 @@ def test_what_is_used_once_stands_where_it_is_used():
 
 def test_code_with_limits_pays_for_what_it_makes():
     text = "def f(n: int):\n    x = [n]\n    x.append(n + 1)\n    return x[0] < 5"
-    shown = source_of(compiled(text, Limits(bytes=10**6, steps=1000)))
+    shown = source_of(compiled(text, Limits(nbytes=10**6, steps=1000)))
     assert "aten_append_t(" in shown
     assert "getitem < 5" in shown
 

@@ -26,7 +26,7 @@ X = torch.ones(2)
 SMALL = {
     "steps": Limits(steps=20_000),
     "seconds": Limits(seconds=0.2),
-    "bytes": Limits(bytes=30_000),
+    "bytes": Limits(nbytes=30_000),
 }
 TIGHT = pytest.mark.parametrize("limits", SMALL.values(), ids=SMALL)
 
@@ -46,7 +46,7 @@ def test_whole_bounds(name):
 
 def test_limits_are_values():
     assert Limits() == Limits(None, None, None)
-    assert Limits(1, 0.5, 2) == Limits(steps=1, seconds=0.5, bytes=2)
+    assert Limits(1, 0.5, 2) == Limits(steps=1, seconds=0.5, nbytes=2)
     assert pickle.loads(pickle.dumps(Limits(seconds=0))) == Limits(seconds=0)
 
 
@@ -130,7 +130,7 @@ HUGE = {
 @pytest.mark.parametrize("bound", ["steps", "bytes"])
 @pytest.mark.parametrize("name", HUGE)
 def test_huge_values_are_not_made(name, bound):
-    limits = Limits(steps=3000) if bound == "steps" else Limits(bytes=1_500_000)
+    limits = Limits(steps=3000) if bound == "steps" else Limits(nbytes=1_500_000)
     module = loaded(function_saved(HUGE[name], "f(x: Tensor, s: str, n: int)"), limits=limits)
     with pytest.raises(LimitError, match=bound):
         module(X, "a", 1_000_000_000_000)
@@ -189,7 +189,7 @@ def test_steps_are_counted_exactly(name):
 
 
 def test_each_call_has_a_budget_of_its_own():
-    module = loaded(function_saved("return x + 1"), limits=Limits(steps=1, bytes=8))
+    module = loaded(function_saved("return x + 1"), limits=Limits(steps=1, nbytes=8))
     for _ in range(3):
         assert module(X).tolist() == [2.0, 2.0]
 

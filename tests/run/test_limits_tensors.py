@@ -10,7 +10,7 @@ from tests.support.comparing import equal
 from tests.support.running import function_saved, is_same, outcome
 from tsarchive import LimitError, Limits
 
-GENEROUS = Limits(steps=10**9, seconds=3600, bytes=10**11)
+GENEROUS = Limits(steps=10**9, seconds=3600, nbytes=10**11)
 X = torch.arange(1000.0)
 N = 10**12
 
@@ -56,7 +56,7 @@ HUGE = (
 def test_huge_tensors_are_not_made(expression):
     data = function_saved(f"return {expression}", "f(x: Tensor, n: int, m: int, k: int)")
     with pytest.raises(LimitError, match="bytes"):
-        loaded(data, limits=Limits(bytes=10**8))(X, N, 10**9, 10**6)
+        loaded(data, limits=Limits(nbytes=10**8))(X, N, 10**9, 10**6)
 
 
 # What is taken, in bytes, for four floats.
@@ -80,18 +80,18 @@ def test_bytes_are_counted_exactly(name):
     expression, size = COUNTED[name]
     data = function_saved(f"return {expression}")
     x = torch.arange(4.0)
-    assert equal(loaded(data, limits=Limits(bytes=size))(x.clone()), loaded(data)(x.clone()))
+    assert equal(loaded(data, limits=Limits(nbytes=size))(x.clone()), loaded(data)(x.clone()))
     if size:
         with pytest.raises(LimitError, match="bytes"):
-            loaded(data, limits=Limits(bytes=size - 1))(x.clone())
+            loaded(data, limits=Limits(nbytes=size - 1))(x.clone())
 
 
 def test_parts_of_an_operator_are_counted():
     """Those of an operator that has no kernel of its own."""
     data = function_saved("return torch.cov(x)")
-    assert loaded(data, limits=Limits(bytes=100_000))(X).shape == ()
+    assert loaded(data, limits=Limits(nbytes=100_000))(X).shape == ()
     with pytest.raises(LimitError):
-        loaded(data, limits=Limits(bytes=1000))(X)
+        loaded(data, limits=Limits(nbytes=1000))(X)
 
 
 def test_fixtures_give_the_same_with_limits(case):

@@ -361,7 +361,7 @@ def test_the_command(tmp_path):
     source.write_bytes(file_of("torch.save")[:-4096])
     found = document("tensors", source, "--salvage", out, "--force", code=1)
     assert found["lost"]
-    assert {"name", "dtype", "shape", "bytes", "is_named"} == found["saved"][0].keys()
+    assert {"name", "dtype", "shape", "nbytes", "is_named"} == found["saved"][0].keys()
     shown = run("tensors", source, "--salvage", out, "--force")
     assert shown.exit_code == 1
     assert f"lost: {found['lost'][0]['name']}" in shown.stdout

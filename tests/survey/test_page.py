@@ -40,7 +40,7 @@ def test_the_page_tells_what_the_summary_does():
     found = page(summarise(PLAIN, [finding("c.pt")]), "models")
     document = read(found.html)
     assert sections(document) == SECTIONS
-    assert (found.kind, found.ok, found.path) == ("survey", False, None)
+    assert (found.kind, found.ok, found.out) == ("survey", False, None)
     assert document.one("h1").text == "models"
     assert "Survey of 3 files, 4.9 KiB" in document.one("header").text
     assert cells(document, "findings") == [

@@ -86,7 +86,7 @@ def _agrees_with_archive(file, path):
     except (tsarchive.ArchiveError, RecursionError):
         return
     totals = tsarchive.open(path).totals
-    assert (file.tensors, file.tensor_nbytes) == (len(tensors), totals.bytes)
+    assert (file.tensors, file.tensor_nbytes) == (len(tensors), totals.nbytes)
     assert set(file.dtypes) == {info.dtype for info in tensors.values()}
 
 

@@ -140,12 +140,12 @@ def test_sizes_are_fields_as_well(name):
     found = told(report)
     assert found is not None
     present, is_exact, total, _ = found
-    assert report.expected_bytes is not None
-    assert report.expected_bytes >= report.bytes
+    assert report.expected_nbytes is not None
+    assert report.expected_nbytes >= report.nbytes
     if report.kind is None:
-        assert (report.bytes, report.expected_bytes) == (present, total)
+        assert (report.nbytes, report.expected_nbytes) == (present, total)
         assert report.is_least is not is_exact
-    assert tsarchive.verify(io.BytesIO(data)).expected_bytes is None
+    assert tsarchive.verify(io.BytesIO(data)).expected_nbytes is None
 
 
 def test_zeros_up_to_the_full_size_are_no_missing_bytes():
@@ -170,7 +170,7 @@ def test_no_bytes_are_missing_of_a_directory_whose_end_is_overwritten(name, fill
             report = tsarchive.verify(io.BytesIO(damaged))
             assert not report.ok
             assert told(report) is None, kept
-            assert report.expected_bytes is None
+            assert report.expected_nbytes is None
 
 
 def test_rescue_is_offered_where_bytes_are_missing():

@@ -69,7 +69,7 @@ def test_fixtures_are_sound(path):
     assert report.ok, report.findings
     assert report.verdict in FINE
     assert report.code_records
-    assert report.bytes == path.stat().st_size
+    assert report.nbytes == path.stat().st_size
 
 
 def test_every_case_that_torch_saves(case):
@@ -84,7 +84,7 @@ def test_what_is_counted():
         assert report.records == len(archive.records)
         assert report.tensors == archive.totals
         assert report.code_records == len(archive.code)
-    assert report.bytes == SEQUENTIAL.stat().st_size
+    assert report.nbytes == SEQUENTIAL.stat().st_size
     assert (report.verdict, report.findings) == ("sound", ())
 
 

@@ -28,6 +28,7 @@ from tsarchive.formats.torchscript.inspection import BYTECODE
 from tsarchive.formats.torchscript.program import program_of
 from tsarchive.formats.torchscript.verifying.checking import MAX_CODE_BYTES, too_much_code
 from tsarchive.garbage import rarely_collecting
+from tsarchive.renaming import renamed
 from tsarchive.scanning.collecting import (
     TAR,
     UNKNOWN,
@@ -50,8 +51,9 @@ _LONGEST_FILE: Final = 1 << 31
 _DEPTH: Final = 1
 
 
+@renamed(source="f")
 def audit(
-    source: str | os.PathLike[str] | BinaryIO,
+    f: str | os.PathLike[str] | BinaryIO,
     *,
     weights: bool | None = None,
     verified: VerifyReport | None = None,
@@ -68,10 +70,10 @@ def audit(
     programs are looked for in it. Otherwise a finding tells what was left unread. None stands for
     True where the file is on this machine, for False where it is elsewhere.
 
-    Raises OSError when the file cannot be read, CallError when ``source`` is no file, FormatError
+    Raises OSError when the file cannot be read, CallError when ``f`` is no file, FormatError
     when it has no end.
     """
-    with closing(open_source(source)) as opened:
+    with closing(open_source(f)) as opened:
         if weights:
             opened.expect_all()
         elif weights is not None:

@@ -79,7 +79,7 @@ def document(report: AuditReport) -> dict[str, Any]:
     return {
         "ok": report.ok,
         "kind": report.kind,
-        "bytes": report.size,
+        "nbytes": report.nbytes,
         "findings": report.findings,
         "operators": [_operator_document(use) for use in report.operators],
         "entry_points": report.entry_points,
@@ -129,16 +129,16 @@ def _verdict(report: AuditReport) -> str:
 
 def _inventory(report: AuditReport) -> Iterator[str]:
     groups = (
-        f"{name} {plural(group.records, 'record')} {size(group.bytes)}"
+        f"{name} {plural(group.records, 'record')} {size(group.nbytes)}"
         for name, group in report.groups.items()
     )
-    yield f"{report.kind}, {size(report.size)}: {', '.join(groups) or 'no records'}"
+    yield f"{report.kind}, {size(report.nbytes)}: {', '.join(groups) or 'no records'}"
     if report.tensors is not None:
         yield totals_text(report.tensors)
     if report.classes:
         yield f"classes bound from C++: {', '.join(report.classes)}"
     for payload in report.payloads:
-        yield f"program: {payload.record or 'the file'}, {payload.format}, {size(payload.size)}"
+        yield f"program: {payload.record or 'the file'}, {payload.format}, {size(payload.nbytes)}"
     outside = sorted({name.name for name in report.pickled_names if name.reason is None})
     if outside:
         yield f"pickled names outside of the format: {', '.join(outside)}"

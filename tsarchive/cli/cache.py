@@ -79,9 +79,9 @@ def _document(folder: CacheFolder | None, gone: list[Entry]) -> dict[str, Any]:
     return {
         "folder": None if folder is None else str(folder.path),
         "state": "off" if folder is None else folder.state().name.lower(),
-        "entries": [{"key": e.path.stem, "bytes": e.size, "used": e.used} for e in entries],
-        "bytes": sum(entry.size for entry in entries),
-        "most_bytes": MOST_BYTES,
+        "entries": [{"key": e.path.stem, "nbytes": e.size, "used": e.used} for e in entries],
+        "nbytes": sum(entry.size for entry in entries),
+        "most_nbytes": MOST_BYTES,
         "removed": len(gone),
     }
 

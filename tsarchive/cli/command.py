@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import TYPE_CHECKING, Any, NoReturn, TypedDict
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NoReturn, TypedDict, TypeVar
 
 import click
 
@@ -17,6 +18,8 @@ from .output import code_apart, own_warnings_said, print_json, say
 
 if TYPE_CHECKING:
     from tsarchive.archive import Archive
+
+_F = TypeVar("_F", bound=Callable[..., Any])
 
 
 class Failure(TypedDict):
@@ -193,6 +196,20 @@ class OutputPath(FilePath):
         if value == "-":
             self.fail("files are not written to a pipe; './-' is one of that name.", param, ctx)
         return super().convert(value, param, ctx)
+
+
+class _OutOption(click.Option):
+    """``-o`` and ``--out``; ``--output`` is an old name of it, which help does not show."""
+
+    def add_to_parser(self, parser: Any, ctx: click.Context) -> None:
+        super().add_to_parser(parser, ctx)
+        parser.add_option(self, ["--output"], self.name)
+
+
+def out_option(text: str, type_: click.Path | None = None, **attributes: Any) -> Callable[[_F], _F]:
+    """Return the option for what a command writes: an :class:`OutputPath`, unless told."""
+    kind = type_ or OutputPath()
+    return click.option("-o", "--out", cls=_OutOption, type=kind, help=text, **attributes)
 
 
 class Command(click.Command):

@@ -9,7 +9,6 @@ import warnings
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -186,7 +185,7 @@ def command(
     except tsarchive.TargetError as error:
         return _refuse(error, file, as_json=as_json)
     if as_json:
-        print_json(_document(done))
+        print_json(done)
     else:
         _show(done, data, for_torch)
     return 0 if all(found.ok for found in done.agreements) else FINDINGS
@@ -197,7 +196,7 @@ def _refuse(error: tsarchive.TargetError, file: str, *, as_json: bool) -> int:
     if as_json:
         obstacles = [obstacle._asdict() for obstacle in error.obstacles]
         hint = in_commands(error.hint) if error.hint else None
-        print_json({"source": file, "obstacles": obstacles, "hint": hint})
+        print_json({"file": file, "obstacles": obstacles, "hint": hint})
     else:
         say(f"{file}: {error.message}", keep="\n")
         if error.hint:
@@ -220,19 +219,12 @@ def silencing_torch() -> Iterator[None]:
         logging.disable(before)
 
 
-def _document(done: Conversion) -> dict[str, Any]:
-    """Return a conversion as JSON: as for all commands, sizes are ``bytes``."""
-    document = asdict(done)
-    document["bytes"] = document.pop("nbytes")
-    return document
-
-
 def _show(done: Conversion, asked: str | None, for_torch: str | None) -> None:
     release = newest_release() if for_torch is None else release_named(for_torch)
     target = f"the newest torch, {release}," if for_torch is None else f"torch {release}"
     version = "" if done.opset is None else f" opset {done.opset}"
-    made = f"{done.destination} ({_family(done.kind)}{version}, {done.nbytes:,} bytes)"
-    say(f"{done.source} ({_family(done.source_kind)}) is now {made}")
+    made = f"{done.out} ({_family(done.kind)}{version}, {done.nbytes:,} bytes)"
+    say(f"{done.file} ({_family(done.source_kind)}) is now {made}")
     _tell_all(done.notes)
     for calls in done.rewritten:
         say(_rewritten(calls, release, target))

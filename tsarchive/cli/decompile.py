@@ -12,7 +12,7 @@ import click
 import tsarchive
 from tsarchive.describing.text import plural
 
-from .command import FINDINGS, Command, OutputPath, file_argument, json_option
+from .command import FINDINGS, Command, file_argument, json_option, out_option
 from .options import IMPORTS, chosen_policy, import_option, policy_options
 from .output import print_json, progress, say, show, table
 
@@ -25,9 +25,7 @@ _STEPS = 4
 
 @click.command(cls=Command)
 @file_argument
-@click.option(
-    "-o", "--output", "directory", required=True, type=OutputPath(), help="The package to write."
-)
+@out_option("The package to write.", required=True)
 @click.option("--force", is_flag=True, help="Write into a directory that is not empty.")
 @click.option("--full-paths", is_flag=True, help="Name original files with their folders.")
 @click.option("--map-location", metavar="DEVICE", help="Write the code for another device.")
@@ -39,7 +37,7 @@ _STEPS = 4
 def command(
     ctx: click.Context,
     file: str,
-    directory: str,
+    out: str,
     *,
     force: bool,
     full_paths: bool,
@@ -70,7 +68,7 @@ def command(
     with progress(_STEPS + check) as step:
         report = tsarchive.decompile(
             file,
-            directory,
+            out,
             force=force,
             full_paths=full_paths,
             map_location=map_location,
@@ -89,7 +87,7 @@ def command(
 def _show(report: DecompileReport) -> None:
     files = table("file", "bytes", right=("bytes",))
     for written in report.files:
-        files.add_row(written.name, f"{written.size:,}")
+        files.add_row(written.name, f"{written.nbytes:,}")
     show(files.lines())
     for call in report.untranslated:
         say(f"not translated: {call}")
@@ -106,11 +104,11 @@ def _show(report: DecompileReport) -> None:
 
 def _importing(report: DecompileReport) -> str:
     """Return the sentence that says how to import what was written."""
-    package = Path(os.path.abspath(report.directory)).name
+    package = Path(os.path.abspath(report.out)).name
     if "." in report.root:
-        made = f"load(), which gives a {report.root}, is in {report.directory}"
+        made = f"load(), which gives a {report.root}, is in {report.out}"
         return f"{made}: from {package} import load"
-    made = f"{report.root} and load() are in {report.directory}"
+    made = f"{report.root} and load() are in {report.out}"
     return f"{made}: from {package} import {report.root}, load"
 
 

@@ -14,7 +14,7 @@ from tsarchive.container.opening import open_source
 from tsarchive.formats.executorch.header import BPTE
 from tsarchive.remote import is_url, located
 
-from .command import Command, OutputPath, file_argument, json_option
+from .command import Command, OutputPath, file_argument, json_option, out_option
 from .output import print_json, progress, say
 
 if TYPE_CHECKING:
@@ -31,8 +31,7 @@ _MISSING = (
 
 @click.command(cls=Command)
 @file_argument
-@click.option("-o", "--output", required=True, type=OutputPath(_MISSING), metavar="FILE",
-              help="What to write.")  # fmt: skip
+@out_option("What to write.", OutputPath(_MISSING), required=True, metavar="FILE")
 @click.option("--upgrade", is_flag=True, help="Write an old file as writers of today do.")
 @click.option("--internal", multiple=True, metavar="DATA.ptd",
               help="Move what a data file has into the program.")  # fmt: skip
@@ -48,7 +47,7 @@ _MISSING = (
 @click.option("--align", type=int, metavar="BYTES", help="Align segments to this.")
 @click.option("--align-constants", type=int, metavar="BYTES", help="Align constants to this.")
 @json_option
-def command(file: str, *, output: str, as_json: bool, **edits: Any) -> None:
+def command(file: str, *, out: str, as_json: bool, **edits: Any) -> None:
     """Write a file of ExecuTorch with edits.
 
     FILE is a program, a data file or a bundled program. Edits are made in the order of the
@@ -70,7 +69,7 @@ def command(file: str, *, output: str, as_json: bool, **edits: Any) -> None:
         raise click.UsageError("--only is about --internal or --external, and neither is given.")
     if edits["external"] is not None and Path(edits["external"]).resolve() == Path(file).resolve():
         raise click.BadParameter("the data would replace FILE.", param_hint="--external")
-    for place in (file, output, edits["external"], *edits["internal"], *edits["merge"]):
+    for place in (file, out, edits["external"], *edits["internal"], *edits["merge"]):
         if is_url(located(place)):
             raise click.UsageError(f"Files are edited where they are: {place} has to be copied.")
     from tsarchive.executorch import Draft, write_together
@@ -79,16 +78,16 @@ def command(file: str, *, output: str, as_json: bool, **edits: Any) -> None:
         step(f"reading {file}")
         archive = files.enter_context(open_archive(file))
         draft = Draft(archive)
-        if archive.kind == BPTE and Path(output).suffix == _PROGRAM_SUFFIX:
+        if archive.kind == BPTE and Path(out).suffix == _PROGRAM_SUFFIX:
             draft = draft.program
         step("editing")
-        written = [(draft, output), *_edit(draft, edits, files)]
-        step(f"writing {output}")
+        written = [(draft, out), *_edit(draft, edits, files)]
+        step(f"writing {out}")
         sizes = write_together(written)
     sized = [(path, nbytes) for (_, path), nbytes in zip(written, sizes, strict=True)]
     if as_json:
-        described = [{"file": path, "bytes": nbytes} for path, nbytes in sized]
-        print_json({"source": file, "edited": draft.is_edited, "files": described})
+        described = [{"file": path, "nbytes": nbytes} for path, nbytes in sized]
+        print_json({"file": file, "edited": draft.is_edited, "files": described})
     else:
         files_text = " and ".join(f"{path} ({nbytes:,} bytes)" for path, nbytes in sized)
         say(f"{file} is now {files_text}{'' if draft.is_edited else ', byte for byte'}")

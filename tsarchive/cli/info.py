@@ -77,5 +77,5 @@ def _show(facts: Facts, found: Missing | None, traffic: Traffic | None) -> None:
     figures = ("count", "bytes", "in the file")
     groups = table("records", *figures, right=figures)
     for name, group in facts.groups.items():
-        groups.add_row(name, f"{group.records:,}", f"{group.bytes:,}", f"{group.stored_bytes:,}")
+        groups.add_row(name, f"{group.records:,}", f"{group.nbytes:,}", f"{group.stored_nbytes:,}")
     show((*labelled.lines(), "", *groups.lines()))

@@ -137,7 +137,7 @@ def _document(found: JitterReport) -> dict[str, Any]:
     graph = found.graph
     return {
         "stable": found.stable,
-        "bytes": found.nbytes,
+        "nbytes": found.nbytes,
         "records": found.records,
         "twice": found.twice,
         "as_read": found.as_read,

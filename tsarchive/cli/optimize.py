@@ -14,7 +14,7 @@ from tsarchive.describing.text import duration
 from tsarchive.errors import CallError
 from tsarchive.remote import is_url
 
-from .command import OutputPath, json_option
+from .command import json_option, out_option
 from .inputs import Inputs, InputsCommand, gather, input_options
 from .options import chosen_policy, import_option, policy_options
 from .output import print_json, say
@@ -27,9 +27,7 @@ if TYPE_CHECKING:
 @click.command(cls=InputsCommand)
 @click.argument("arguments", nargs=-1, metavar="FILE [INPUTS]...")
 @input_options
-@click.option(
-    "-o", "--output", required=True, type=OutputPath(), metavar="FAST.pt", help="What to write."
-)
+@out_option("What to write.", required=True, metavar="FAST.pt")
 @click.option("--force", is_flag=True, help="Let FAST.pt replace FILE.")
 @click.option("--model", metavar="NAME", help="Which model of a PT2 archive.")
 @import_option
@@ -40,7 +38,7 @@ def command(
     arguments: list[str],
     *,
     seed: int,
-    output: str,
+    out: str,
     force: bool,
     model: str | None,
     allow: tuple[str, ...],
@@ -66,23 +64,23 @@ def command(
     if file is None:
         raise click.MissingParameter(param_hint="'FILE'", param_type="argument")
     if not force:
-        _check_other_file(file, output)
+        _check_other_file(file, out)
     inputs = gather(arguments, seed) if arguments else None
     if inputs is not None and inputs.kwargs:
         raise click.UsageError("An example has no keyword arguments: give them by position.")
     module = tsarchive.load(file, policy=chosen_policy(allow, trust=trust), model=model).eval()
     optimized = _optimized(module, inputs)
-    tsarchive.save(optimized, output)
+    tsarchive.save(optimized, out)
     report = tsarchive.optimize_report(optimized)
     if as_json:
-        print_json({"source": file, "destination": output, **asdict(report)})
+        print_json({"file": file, "out": out, **asdict(report)})
     else:
-        _show(report, output)
+        _show(report, out)
 
 
-def _check_other_file(file: str, output: str) -> None:
+def _check_other_file(file: str, out: str) -> None:
     """Raise CallError where the result would replace the model, which it does not give back."""
-    if is_same_file(file, output):
+    if is_same_file(file, out):
         raise CallError(
             "the result would replace the file that it is made from",
             hint="Give another name to it, or --force",
@@ -97,8 +95,8 @@ def _optimized(module: Any, inputs: Inputs | None) -> Any:
     return optimized_for(module, example, errors_of_model(hint))
 
 
-def _show(report: OptimizeReport, output: str) -> None:
-    say(output if is_url(output) else f"{output} ({os.path.getsize(output):,} bytes)")
+def _show(report: OptimizeReport, out: str) -> None:
+    say(out if is_url(out) else f"{out} ({os.path.getsize(out):,} bytes)")
     for change in report.done:
         say(f"  {change.what}: {change.count}")
     for change in report.left:

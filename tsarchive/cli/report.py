@@ -9,7 +9,7 @@ import click
 import tsarchive
 from tsarchive.describing.text import plural, size
 
-from .command import FINDINGS, Command, FilePath, OutputPath, file_argument, json_option
+from .command import FINDINGS, Command, FilePath, file_argument, json_option, out_option
 from .output import print_json, progress, say
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ _ALL = "*"
 
 @click.command(cls=Command)
 @file_argument
-@click.option("-o", "--output", "path", required=True, type=OutputPath(), help="The page to write.")
+@out_option("The page to write.", required=True)
 @click.option(
     "--against", metavar="OTHER", type=FilePath(), help="Show what changed from FILE to OTHER."
 )
@@ -43,7 +43,7 @@ _ALL = "*"
 def command(
     file: str,
     *,
-    path: str,
+    out: str,
     against: str | None,
     histograms: str | None,
     no_findings: bool,
@@ -76,7 +76,7 @@ def command(
     with progress(_steps(against)) as step:
         made = tsarchive.report(
             file,
-            path,
+            out,
             against=against,
             histograms=histograms,
             findings=not no_findings,
@@ -88,8 +88,8 @@ def command(
             {
                 "file": file,
                 "against": against,
-                "path": made.path,
-                "bytes": made.nbytes,
+                "out": made.out,
+                "nbytes": made.nbytes,
                 "kind": made.kind,
                 "ok": made.ok,
                 "sections": made.sections,
@@ -114,7 +114,7 @@ _CHANGES = "the models differ: see the page"
 
 def _show(made: Page, trouble: str) -> None:
     names = ", ".join(section.name for section in made.sections)
-    say(f"{made.path or ''}: {size(made.nbytes)}, {plural(len(made.sections), 'section')}")
+    say(f"{made.out or ''}: {size(made.nbytes)}, {plural(len(made.sections), 'section')}")
     say(names, "dim")
     if made.ok is False:
         say(trouble, "yellow")

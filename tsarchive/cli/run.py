@@ -21,7 +21,7 @@ from tsarchive.formats.registry import format_named
 from tsarchive.policy import Limits
 from tsarchive.remote import is_url, located
 
-from .command import FINDINGS, FilePath, ModelError, json_option
+from .command import FINDINGS, FilePath, ModelError, json_option, out_option
 from .inputs import Inputs, InputsCommand, gather, input_options
 from .options import chosen_policy, import_option, limit_options, policy_options
 from .output import print_json, say
@@ -51,9 +51,7 @@ _HOW_TO_CALL = (
 @import_option
 @policy_options
 @limit_options
-@click.option(
-    "--out", type=click.Path(), metavar="FILE", help="Write the output to this .npy, .npz or .pt."
-)
+@out_option("Write the output to this .npy, .npz or .pt.", click.Path(), metavar="FILE")
 @click.option(
     "--data", multiple=True, type=FilePath(), help="A data file (.ptd) beside a program (.pte)."
 )

@@ -13,7 +13,7 @@ import tsarchive
 from tsarchive.describing.text import plural
 from tsarchive.surveying.surveys import DEFAULT_SECONDS
 
-from .command import FINDINGS, Command, OutputPath, json_option
+from .command import FINDINGS, Command, OutputPath, json_option, out_option
 from .options import Size, together
 from .output import print_json, progress, say
 from .survey_output import show_gate, show_summary
@@ -47,13 +47,11 @@ _aspect_options = together(
 
 @click.command(cls=Command)
 @click.argument("roots", nargs=-1, type=click.Path(), metavar="[ROOT]...")
-@click.option(
-    "-o",
-    "--out",
+@out_option(
+    "The folder of the dataset.",
+    OutputPath("It is the folder of the dataset, such as --out survey."),
     required=True,
-    type=OutputPath("It is the folder of the dataset, such as --out survey."),
     metavar="DIR",
-    help="The folder of the dataset.",
 )
 @click.option(
     "--from",

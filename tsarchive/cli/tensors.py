@@ -26,7 +26,7 @@ from .options import remote_limit_options
 from .output import print_json, progress_of, say, show, table
 
 if TYPE_CHECKING:
-    from tsarchive import SalvageReport, SavedTensor, TensorInfo
+    from tsarchive import SalvageReport, TensorInfo
 
     Named = tuple[str, TensorInfo]
 
@@ -114,20 +114,13 @@ def _salvage(file: str, out: str, *, force: bool, as_json: bool) -> int:
     with progress_of(file) as step:
         report = tsarchive.salvage(file, out, force=force, step=step)
     if as_json:
-        saved = [_saved_document(tensor) for tensor in report.saved]
+        saved = [asdict(tensor) for tensor in report.saved]
         lost = [asdict(tensor) for tensor in report.lost]
         counted = {"archives": report.archives, "has_checksums": report.has_checksums}
-        print_json({"file": file, "destination": out, **counted, "saved": saved, "lost": lost})
+        print_json({"file": file, "out": out, **counted, "saved": saved, "lost": lost})
     else:
         _show_salvage(file, out, report)
     return 0 if report.ok else FINDINGS
-
-
-def _saved_document(tensor: SavedTensor) -> dict[str, Any]:
-    """Return a tensor as JSON: as for all commands, sizes are ``bytes``."""
-    document = asdict(tensor)
-    document["bytes"] = document.pop("nbytes")
-    return document
 
 
 def _show_salvage(file: str, out: str, report: SalvageReport) -> None:

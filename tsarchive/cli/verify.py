@@ -95,4 +95,4 @@ def _checked(found: VerifyReport) -> str:
     counted = [plural(found.records, "record"), plural(found.code_records, "code record")]
     if found.tensors is not None:
         counted.append(totals_text(found.tensors))
-    return f"checked: {found.kind}{version}, {size(found.bytes)}, {', '.join(counted)}"
+    return f"checked: {found.kind}{version}, {size(found.nbytes)}, {', '.join(counted)}"

@@ -35,6 +35,7 @@ from tsarchive.ir.types import (
 )
 from tsarchive.policy import Guard, Policy
 from tsarchive.remote import is_url, located
+from tsarchive.renaming import renamed, renamed_fields
 from tsarchive.run.modules import ArchiveModule
 from tsarchive.run.slots import SHARED_SLOTS
 
@@ -73,10 +74,11 @@ _LOAD_TEXT = (
 _TABLES = (CONSTANTS, EXCEPTIONS, OBJECTS, WEIGHTS, HELPERS, _MODEL, "weights", "__init__")
 
 
+@renamed_fields(directory="out")
 @dataclass(frozen=True, slots=True)
 class DecompileReport:
     """The files that :func:`decompile` wrote. ``root`` is the class of the model: the name that
-    ``directory`` has it under, or its qualified name where it is of a library.
+    ``out`` has it under, or its qualified name where it is of a library.
 
     ``untranslated`` names calls of operators that Python cannot run, with the function that holds
     them: they raise RuntimeError when they are reached. ``libraries`` gives, by the names of
@@ -88,7 +90,7 @@ class DecompileReport:
     package, as the archive has them. ``check`` is set where one was asked for.
     """
 
-    directory: str
+    out: str
     root: str
     files: tuple[WrittenFile, ...]
     untranslated: tuple[str, ...] = ()
@@ -107,9 +109,10 @@ class DecompileReport:
         return f"layers that stay the archive's code, as docs/library-modules.md says: {counts}"
 
 
+@renamed(directory="out")
 def decompile(
     f: str | os.PathLike[str] | BinaryIO,
-    directory: str | os.PathLike[str],
+    out: str | os.PathLike[str],
     *,
     force: bool = False,
     full_paths: bool = False,
@@ -121,7 +124,7 @@ def decompile(
 ) -> DecompileReport:
     """Write the archive ``f`` as a Python package that needs torch alone.
 
-    ``directory`` becomes a package with the classes of the archive, its weights, and ``load``,
+    ``out`` becomes a package with the classes of the archive, its weights, and ``load``,
     which gives the model as an ``nn.Module``. Comments name lines of the original program that the
     code differs from, with the names of files or, with ``full_paths``, whole paths.
     ``force`` allows a directory that is not empty; files of other names stay there. ``step`` is
@@ -153,7 +156,7 @@ def decompile(
     Python form, CallError for a directory that is not empty or that no package can be in, and
     for a ``map_location`` that is no device; OSError when nothing can be written.
     """
-    target = _destination(directory, force=force)
+    target = _destination(out, force=force)
     device = given_device(map_location)
     if check and not isinstance(f, str | os.PathLike):  # which is read twice
         f = io.BytesIO(bytes(open_source(f).data))
@@ -169,7 +172,7 @@ def decompile(
     untranslated = tuple(package.program.untranslated)
     written_files = tuple(_write(target, *file) for file in sorted(files.items()))
     report = DecompileReport(
-        str(directory), package.root_name, written_files, untranslated,
+        str(out), package.root_name, written_files, untranslated,
         package.program.libraries, package.definitions, package.operators,
         package.program.modules_of_libraries.copies,
     )  # fmt: skip
@@ -180,7 +183,7 @@ def decompile(
 
     if not isinstance(f, str | os.PathLike):
         f.seek(0)
-    check_ = checked(f, directory, report.definitions, report.operators, imports)
+    check_ = checked(f, out, report.definitions, report.operators, imports)
     return dataclasses.replace(report, check=check_)
 
 
@@ -333,12 +336,13 @@ SHADOWING = frozenset({"numpy", "torch"} | sys.stdlib_module_names)
 _NAME_HINT = "Name a directory as an import statement can, such as my_model"
 
 
+@renamed_fields(size="nbytes")
 @dataclass(frozen=True, slots=True)
 class WrittenFile:
     """A file of the package: its path inside of it, and its size in bytes."""
 
     name: str
-    size: int
+    nbytes: int
 
 
 def _destination(directory: str | os.PathLike[str], *, force: bool) -> Path:

@@ -11,6 +11,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypeVar
 
+from tsarchive.renaming import renamed_fields
+
 from .text import NAMES_SHOWN, OPERATORS_SHOWN, Lines, counts_text, listed, named, plural, size
 
 if TYPE_CHECKING:
@@ -86,6 +88,7 @@ class TensorInfo:
         return self.role == "buffer"
 
 
+@renamed_fields(bytes="nbytes")
 @dataclass(frozen=True, slots=True)
 class TensorTotals:
     """Totals of tensors.
@@ -97,7 +100,7 @@ class TensorTotals:
     count: int
     elements: int
     storages: int
-    bytes: int
+    nbytes: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,7 +168,7 @@ def uniquely_named(named: Iterable[tuple[str, _Named]]) -> Iterator[tuple[str, _
 def totals_text(totals: TensorTotals) -> str:
     """``19 tensors in 5 storages, 654.6 KiB``"""
     storages = plural(totals.storages, "storage")
-    return f"{plural(totals.count, 'tensor')} in {storages}, {size(totals.bytes)}"
+    return f"{plural(totals.count, 'tensor')} in {storages}, {size(totals.nbytes)}"
 
 
 def module_totals(module: ModuleInfo) -> tuple[int, int]:
@@ -188,9 +191,9 @@ def tree_document(module: ModuleInfo, depth: int | None = None) -> dict[str, Any
         "class": module.qualified_class,
         "methods": list(module.methods),
         "parameters": module.parameters,
-        "bytes": module.nbytes,
+        "nbytes": module.nbytes,
         "total_parameters": total_parameters,
-        "total_bytes": total_bytes,
+        "total_nbytes": total_bytes,
         "children": None
         if depth == 0
         else [tree_document(child, level_below(depth)) for child in module.children],
@@ -209,7 +212,7 @@ def tensor_document(name: str, info: TensorInfo) -> dict[str, Any]:
         "dtype": info.dtype,
         "shape": info.shape,
         "strides": info.strides,
-        "bytes": info.nbytes,
+        "nbytes": info.nbytes,
         "record": info.storage,
         "storages": info.storages,
         "device": info.device,
@@ -222,14 +225,14 @@ class GroupFacts:
     """Records of one purpose: their number, their bytes, and their bytes in the file."""
 
     records: int = 0
-    bytes: int = 0
-    stored_bytes: int = 0
+    nbytes: int = 0
+    stored_nbytes: int = 0
 
     def add(self, size: int, stored_size: int) -> None:
         """Count one more record."""
         self.records += 1
-        self.bytes += size
-        self.stored_bytes += stored_size
+        self.nbytes += size
+        self.stored_nbytes += stored_size
 
 
 @dataclass(frozen=True, slots=True)
@@ -274,7 +277,7 @@ class Facts:
     ``extra_files`` are the sizes of extra files, by name."""
 
     file: str
-    bytes: int
+    nbytes: int
     kind: str
     format_version: int | None
     root: str
@@ -295,7 +298,7 @@ def fact_lines(facts: Facts) -> Lines:
     version = "not recorded" if facts.format_version is None else str(facts.format_version)
     yield "file", facts.file
     yield "kind", f"{facts.kind}, format version {version}"
-    yield "size", f"{size(facts.bytes)} ({facts.bytes:,} bytes)"
+    yield "size", f"{size(facts.nbytes)} ({facts.nbytes:,} bytes)"
     if facts.executorch is None:
         yield "root folder", facts.root or "none"
         yield "byte order", facts.byte_order or "not recorded"

@@ -24,10 +24,10 @@ class MethodFacts:
 
 @dataclass(frozen=True, slots=True)
 class ExecutorchFacts:
-    """A file of ExecuTorch. ``header_bytes`` is None where it has no extended header; ``external``
+    """A file of ExecuTorch. ``header_nbytes`` is None where it has no extended header; ``external``
     are the keys that a data file must have; ``test_cases`` counts the calls of a bundle."""
 
-    header_bytes: int | None
+    header_nbytes: int | None
     is_data_of_06: bool
     methods: tuple[MethodFacts, ...]
     named_data: tuple[str, ...]
@@ -36,7 +36,7 @@ class ExecutorchFacts:
 
 
 def executorch_lines(facts: ExecutorchFacts) -> Lines:
-    bytes_text = "none" if facts.header_bytes is None else f"{facts.header_bytes} bytes"
+    bytes_text = "none" if facts.header_nbytes is None else f"{facts.header_nbytes} bytes"
     yield "header", bytes_text
     if facts.is_data_of_06:
         yield "layout", "of ExecuTorch 0.6, which later runtimes do not read"

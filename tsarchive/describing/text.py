@@ -95,9 +95,8 @@ def escaped(data: bytes) -> str:
 def as_json(value: Any) -> Any:
     """Return a value in the forms that JSON has.
 
-    A dataclass becomes an object of its fields, where ``nbytes`` is called ``bytes`` as in all
-    documents, a member of an enumeration its value, and bytes ASCII text with escapes. NaN,
-    infinities and complex numbers, which JSON lacks, become strings.
+    A dataclass becomes an object of its fields, a member of an enumeration its value, and bytes
+    ASCII text with escapes. NaN, infinities and complex numbers, which JSON lacks, become strings.
     """
     from dataclasses import fields, is_dataclass
 
@@ -106,8 +105,7 @@ def as_json(value: Any) -> Any:
     if isinstance(value, (list, tuple)):
         return [as_json(item) for item in value]
     if is_dataclass(value):
-        named = {field.name: as_json(getattr(value, field.name)) for field in fields(value)}
-        return {"bytes" if name == "nbytes" else name: item for name, item in named.items()}
+        return {field.name: as_json(getattr(value, field.name)) for field in fields(value)}
     if isinstance(value, Enum):
         return value.value
     if isinstance(value, bytes):

@@ -308,7 +308,7 @@ def zip_facts(archive: OpenedArchive, file: str, nbytes: int, table: RecordTable
         groups[table.role(record.name).described].add(record.size, record.stored_size)
     return Facts(
         file=file,
-        bytes=nbytes,
+        nbytes=nbytes,
         kind=archive.kind,
         format_version=version,
         root=archive.container.root,

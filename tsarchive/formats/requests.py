@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
 
 from tsarchive.findings import Finding, findings_table, is_fine
+from tsarchive.renaming import renamed_fields
 
 if TYPE_CHECKING:
     from tsarchive.describing.contents import TensorTotals
@@ -92,27 +93,28 @@ Verdict = Literal["sound", "unusual", "another kind", "broken", "inconsistent", 
 _NOTES = frozenset({"record-extra", "record-inputs", "record-no-debug"})
 
 
+@renamed_fields(bytes="nbytes", expected_bytes="expected_nbytes")
 @dataclass(frozen=True, slots=True)
 class VerifyReport:
     """The extent and the findings of a verification.
 
     ``kind`` is that of :attr:`tsarchive.Archive.kind`, None where the file is no zip archive that
-    can be opened; ``format_version`` is None where none can be read. ``bytes`` is the size of
-    the file, 0 where it is not known; of one that is cut short, ``expected_bytes`` is the size that
-    it had, the least where ``is_least``, None if unknown. ``records`` and ``code_records`` count
-    what was checked, ``tensors`` what :attr:`tsarchive.Archive.tensors` lists, and is None where it
+    can be opened; ``format_version`` is None where none can be read. ``nbytes`` is the size of the
+    file, 0 where it is not known; of one that is cut short, ``expected_nbytes`` is the size that it
+    had, the least where ``is_least``, None if unknown. ``records`` and ``code_records`` count what
+    was checked, ``tensors`` what :attr:`tsarchive.Archive.tensors` lists, and is None where it
     lists none: for archives of other kinds, and those that are too broken. ``findings`` stand in
     the order of severity, worst first, then of their place.
     """
 
     kind: str | None
     format_version: int | None
-    bytes: int
+    nbytes: int
     records: int
     tensors: TensorTotals | None
     code_records: int
     findings: tuple[Finding, ...]
-    expected_bytes: int | None = None
+    expected_nbytes: int | None = None
     is_least: bool = False
 
     @property

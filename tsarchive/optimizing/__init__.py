@@ -26,6 +26,7 @@ from tsarchive.ir.graph import Block
 from tsarchive.ir.rewriting import copy_of
 from tsarchive.loading import load_opened
 from tsarchive.policy import Guard
+from tsarchive.renaming import renamed
 from tsarchive.run.calls_from_python import public_function
 from tsarchive.run.modules import ArchiveModule
 from tsarchive.saving import format_of_module, saved_records
@@ -84,7 +85,8 @@ class OptimizeReport:
         return bool(self.done)
 
 
-def optimize(module: Any, *, example: Any = None) -> ArchiveModule:
+@renamed(example="args")
+def optimize(module: Any, *, args: Any = None) -> ArchiveModule:
     """Return a module that gives the same results in less time, for inference alone.
 
     ``module`` comes from :func:`tsarchive.load` of TorchScript or of a PT2 archive, or is a
@@ -93,7 +95,7 @@ def optimize(module: Any, *, example: Any = None) -> ArchiveModule:
     method sets or writes to stay attributes. It is saved like any other, and torch.jit loads the
     file.
 
-    ``example`` holds the positional arguments of ``forward``, as a tuple, or is a single tensor. It
+    ``args`` holds the positional arguments of ``forward``, as a tuple, or is a single tensor. It
     decides which layers oneDNN computes: each is timed both ways and its results are compared,
     and so are those of the whole module in the end. Calls with other sizes give right results,
     too; layers over images take batches of them, of four dimensions.
@@ -108,7 +110,7 @@ def optimize(module: Any, *, example: Any = None) -> ArchiveModule:
     program of ExecuTorch; what ``save`` and ``load`` raise; what the module raises for the example,
     also UnsupportedError where it has what cannot be run.
     """
-    return optimized_for(module, _arguments(example), nullcontext())
+    return optimized_for(module, _arguments(args), nullcontext())
 
 
 def optimized_for(

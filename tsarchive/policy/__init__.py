@@ -13,8 +13,10 @@ from typing import Final
 from tsarchive.errors import CallError
 from tsarchive.ir.names import NATIVE_PREFIX
 from tsarchive.operators.risks import Row, row_of
+from tsarchive.renaming import renamed_fields
 
 
+@renamed_fields(bytes="nbytes")
 @dataclass(frozen=True, slots=True)
 class Limits:
     """Bounds on each call from Python into the code of an archive; None means no bound.
@@ -30,13 +32,13 @@ class Limits:
     1024 bytes of the strings and lists that an operator reads or makes."""
     seconds: float | None = None
     """Time on the clock. It is checked between operators: one that runs long is not cut off."""
-    bytes: int | None = None
+    nbytes: int | None = None
     """Bytes that operators take for tensors, lists and strings, freed again or not.
 
     They are counted before they are taken, where arguments tell how many there will be."""
 
     def __post_init__(self) -> None:
-        for name in ("steps", "bytes"):
+        for name in ("steps", "nbytes"):
             _check(name, getattr(self, name), int)
         _check("seconds", self.seconds, (int, float))
 

@@ -19,6 +19,7 @@ from tsarchive.findings import Severity, is_fine
 from tsarchive.formats.registry import title_of
 from tsarchive.leaving.plan import LeavingPlan
 from tsarchive.remote import located
+from tsarchive.renaming import renamed_fields
 from tsarchive.steps import no_step
 from tsarchive.verifying import verify
 
@@ -77,11 +78,12 @@ class SectionSize:
     nbytes: int
 
 
+@renamed_fields(path="out")
 @dataclass(frozen=True, slots=True)
 class Page:
     """A page about a file, or about a survey of many.
 
-    ``html`` is the whole page, ``path`` where it was written, or None. ``kind`` is as in
+    ``html`` is the whole page, ``out`` where it was written, or None. ``kind`` is as in
     AuditReport or, where nothing was checked, :attr:`tsarchive.Archive.kind`; ``ok`` tells whether
     no finding is above ``Severity.INFO``, None where nothing was checked. Where two files are
     compared, ``ok`` tells whether they have the same model; of a survey, whether all its files have
@@ -90,7 +92,7 @@ class Page:
 
     file: str
     kind: str | None
-    path: str | None
+    out: str | None
     html: str
     sections: tuple[SectionSize, ...]
     ok: bool | None

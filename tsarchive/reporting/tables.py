@@ -55,7 +55,7 @@ def overview(subject: Subject) -> Section | None:
 def _bytes(groups: Mapping[str, GroupFacts]) -> Html:
     """Draw the shares of record groups as a bar, and list them."""
     shares = [
-        Share(name, group.stored_bytes, f"{size(group.stored_bytes)} in "
+        Share(name, group.stored_nbytes, f"{size(group.stored_nbytes)} in "
               f"{plural(group.records, 'record')}")
         for name, group in groups.items()
     ]  # fmt: skip

@@ -51,7 +51,7 @@ class Budget:
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
         self._steps = math.inf if limits.steps is None else limits.steps
-        self._bytes = math.inf if limits.bytes is None else limits.bytes
+        self._bytes = math.inf if limits.nbytes is None else limits.nbytes
         self._deadline = math.inf
         if limits.seconds is not None:
             self._deadline = time.monotonic() + limits.seconds
@@ -176,7 +176,7 @@ _PAID_AT_ONCE = 1 << 16
 
 def metering_of(limits: Limits) -> Metering:
     """The metering for some limits. Archives with equal limits share their budgets."""
-    if limits.bytes is not None:
+    if limits.nbytes is not None:
         prepare()
     with _lock:
         return Metering(_known.setdefault(limits, Budgets(limits)))
@@ -238,7 +238,7 @@ class Metering:
             takes = any(holds_memory(a.type) for a in (*schema.arguments, *schema.returns))
         if not takes:
             return function
-        if self.budgets.limits.bytes is not None:
+        if self.budgets.limits.nbytes is not None:
             return self._on_tensors(Operator(name, function, _takes_device(schema.arguments)))
         if self.budgets.limits.seconds is not None:
             return self._timed(function)

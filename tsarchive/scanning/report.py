@@ -10,6 +10,7 @@ from typing import Final
 from tsarchive.describing.contents import GroupFacts, TensorTotals
 from tsarchive.findings import COMPUTED, Finding, Nature, Severity, findings_table, is_fine
 from tsarchive.operators.risks import Risk, row_of
+from tsarchive.renaming import renamed_fields
 
 
 class When(Enum):
@@ -90,9 +91,10 @@ class Payload:
 
     record: str | None
     format: str
-    size: int
+    nbytes: int
 
 
+@renamed_fields(size="nbytes")
 @dataclass(frozen=True, slots=True)
 class AuditReport:
     """The abilities of a file.
@@ -104,7 +106,7 @@ class AuditReport:
     """
 
     kind: str
-    size: int
+    nbytes: int
     findings: tuple[Finding, ...]
     operators: tuple[OperatorUse, ...] = ()
     entry_points: tuple[EntryPoint, ...] = ()

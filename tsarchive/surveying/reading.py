@@ -275,7 +275,7 @@ def _of_tensors(archive: OpenedArchive) -> Columns:
     return {
         "tensors": facts.count,
         "parameters": facts.parameter_elements,
-        "tensor_nbytes": facts.bytes,
+        "tensor_nbytes": facts.nbytes,
         "dtypes": _names(facts.dtypes),
         "devices": _names(facts.devices),
     }

@@ -451,7 +451,7 @@ def executorch_facts(archive: OpenedArchive, file: str, nbytes: int, table: Reco
     """Describe a file of this name and size. Raises ArchiveError where it breaks a rule."""
     return Facts(
         file=file,
-        bytes=nbytes,
+        nbytes=nbytes,
         kind=archive.kind,
         format_version=archive.format_version,
         root="",
@@ -474,7 +474,7 @@ def _facts(archive: OpenedArchive) -> ExecutorchFacts:
     suites = content.test_suites if isinstance(content, BundledProgram) else ()
     methods = tuple(_method_facts(program, one) for one in program.methods) if program else ()
     return ExecutorchFacts(
-        header_bytes=found.header.length if found.header else None,
+        header_nbytes=found.header.length if found.header else None,
         is_data_of_06=isinstance(content, DataFile) and content.is_of_06,
         methods=methods,
         named_data=tuple(entry.key for entry in found.entries),
