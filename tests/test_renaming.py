@@ -33,7 +33,7 @@ CALLS: Final[dict[str, tuple[Call, dict[str, Any], dict[str, Any], Call]]] = {
     "missing": (tsarchive.missing, {"source": FILE}, {"f": FILE}, repr),
     "open": (tsarchive.open, {"source": FILE}, {"f": FILE}, lambda found: found.kind),
     "Limits": (tsarchive.Limits, {"bytes": 8}, {"nbytes": 8}, repr),
-    "optimize": (_optimized, {"example": torch.ones(1, 3)}, {"args": torch.ones(1, 3)}, type),
+    "optimize": (_optimized, {"example": torch.ones(1, 3)}, {"args": torch.ones(1, 3)}, repr),
     "TensorTotals": (
         tsarchive.TensorTotals,
         {"count": 1, "elements": 2, "storages": 1, "bytes": 8},

@@ -12,7 +12,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tsarchive.cli.output import print_json
+from tsarchive.cli.output import print_foreign_json, print_json
 from tsarchive.cli.run import leaves, lines, plain, summary
 from tsarchive.demo.comparison import Comparison, compare
 from tsarchive.describing.text import duration, plural, shape, size, visible
@@ -63,7 +63,7 @@ def test_every_tensor_has_a_summary_a_copy_and_equals_itself(tensor, capsys):
     found = summary(tensor)
     assert found["type"] == "tensor"
     assert found["shape"] == list(tensor.shape)
-    print_json(found)
+    print_json(found, "values")
     assert json.loads(capsys.readouterr().out)["dtype"] == str(tensor.dtype)[6:]
     assert len(list(lines("x", found))) == 1
     assert compare(plain(tensor), plain(tensor.clone())) == Comparison(True, 0.0)
@@ -164,6 +164,6 @@ def test_words(text, expected):
 
 
 def test_json_has_no_nan(capsys):
-    print_json({"a": [math.nan, math.inf, -math.inf, 1.5], 1: (2,)})
+    print_foreign_json({"a": [math.nan, math.inf, -math.inf, 1.5], 1: (2,)})
     shown = json.loads(capsys.readouterr().out, parse_constant=pytest.fail)
     assert shown == {"a": ["nan", "inf", "-inf", 1.5], "1": [2]}

@@ -33,7 +33,9 @@ def document(*args, code=0):
     """The JSON document that a command prints, which is all that it prints to stdout."""
     result = run(*args, "--json")
     assert result.exit_code == code, result.output
-    return json.loads(result.stdout)
+    found = json.loads(result.stdout)
+    open("/tmp/d/keys.jsonl","a").write(json.dumps([found.pop("schema"), found.pop("version"), list(found)])+"\n")
+    return found
 
 
 def error(*args):

@@ -14,7 +14,7 @@ from tsarchive.describing.text import listed, plural, size
 
 from .command import FINDINGS, Command, file_argument, json_option
 from .options import remote_limit_options
-from .output import STYLES, print_json, say
+from .output import STYLES, print_foreign_json, print_json, say
 
 if TYPE_CHECKING:
     from tsarchive import AuditReport, Finding
@@ -66,7 +66,7 @@ def command(file: str, *, as_json: bool, as_sarif: bool, weights: bool | None) -
     if as_sarif:
         from tsarchive.auditing.sarif import sarif_document
 
-        print_json(sarif_document(file, report, tsarchive.__version__))
+        print_foreign_json(sarif_document(file, report, tsarchive.__version__))
     elif as_json:
         print_json({"file": file, **document(report)})
     else:

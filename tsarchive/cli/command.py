@@ -134,7 +134,7 @@ def failure(type_: str, message: str, hint: str | None = None) -> Failure:
 def report(facts: Failure, *, as_json: bool, file: str | None = None) -> None:
     """Print to stdout as JSON, or to stderr as a few lines."""
     if as_json:
-        print_json({"error": {**facts, "file": file}})
+        print_json({"error": {**facts, "file": file}}, "error")
         return
     message = facts["message"]
     named = f"{visible(file, keep='')}: " if file and not message.startswith(file) else ""

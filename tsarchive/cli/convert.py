@@ -196,7 +196,7 @@ def _refuse(error: tsarchive.TargetError, file: str, *, as_json: bool) -> int:
     if as_json:
         obstacles = [obstacle._asdict() for obstacle in error.obstacles]
         hint = in_commands(error.hint) if error.hint else None
-        print_json({"file": file, "obstacles": obstacles, "hint": hint})
+        print_json({"file": file, "obstacles": obstacles, "hint": hint}, "obstacles")
     else:
         say(f"{file}: {error.message}", keep="\n")
         if error.hint:

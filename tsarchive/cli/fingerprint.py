@@ -29,7 +29,7 @@ from .command import (
     report,
 )
 from .options import remote_limit_options
-from .output import print_json, progress_of, say
+from .output import print_foreign_json, print_json, progress_of, say
 
 if TYPE_CHECKING:
     from tsarchive import Fingerprint
@@ -91,7 +91,7 @@ def command(
     found = [(row.file, row.found) for row in rows if row.found is not None]
     if in_toto:
         if len(found) == len(rows):  # a list that lacks a file could be signed unseen
-            print_json([*map(_subject, rows)])
+            print_foreign_json([*map(_subject, rows)])
     elif as_json:
         print_json({"files": [_document(row) for row in rows]})
     else:
@@ -205,7 +205,7 @@ def _check(path: str, *, as_json: bool) -> int:
     rows = [*_each(files, weights=True, is_told=not as_json, read=_read)]
     results = [_result(*pair) for pair in zip(listed, rows, strict=True)]
     if as_json:
-        print_json({"files": results})
+        print_json({"files": results}, "fingerprint-check")
     else:
         for result in results:
             _tell(result)

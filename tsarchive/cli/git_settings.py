@@ -58,7 +58,7 @@ def install(*, is_global: bool, as_json: bool) -> None:
     """Write the settings, and say so. Raises click.ClickException where git cannot take them."""
     found = _installed(is_global=is_global)
     if as_json:
-        print_json(found._asdict())
+        print_json(found._asdict(), "git-settings")
         return
     for name, value in found.settings.items():
         say(f"{name} = {value}")

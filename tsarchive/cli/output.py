@@ -355,11 +355,27 @@ def _print(text: str, *, stderr: bool = False) -> None:
     click.echo(encodable(text, stream), file=stream, nl=False, err=stderr, color=True)
 
 
-def print_json(document: Any) -> None:
-    """Print a document of plain values, dataclasses, members of enumerations, and bytes.
+JSON_VERSION: Final = 1
+"""Of the documents of all commands: it grows when a key goes, or changes its meaning."""
 
-    They take the forms of :func:`as_json`.
+
+def print_json(document: Any, schema: str | None = None) -> None:
+    """Print an object of plain values, dataclasses, members of enumerations, and bytes.
+
+    They take the forms of :func:`as_json`. Its first keys say what it is: ``schema``, by default
+    the name of the running command, and ``version``.
     """
+    print_foreign_json(labelled(document, schema))
+
+
+def labelled(document: Any, schema: str | None = None) -> dict[str, Any]:
+    """Return a document as JSON has it, with ``schema`` and ``version``."""
+    name = schema or click.get_current_context().info_name
+    return {"schema": f"tsarchive.{name}", "version": JSON_VERSION, **as_json(document)}
+
+
+def print_foreign_json(document: Any) -> None:
+    """Print a document whose form is that of another project, such as SARIF."""
     import json
 
     _print(json.dumps(as_json(document), indent=2, allow_nan=False) + "\n")

@@ -250,7 +250,7 @@ def run_bundled(model: Any, file: str, *, rtol: float, atol: float, as_json: boo
         }
         for result in results
     ]
-    print_json({"file": file, "ok": is_fine, "cases": cases})
+    print_json({"file": file, "ok": is_fine, "cases": cases}, "run-bundled")
     return is_fine
 
 

@@ -15,7 +15,7 @@ from tsarchive.surveying.surveys import DEFAULT_SECONDS
 
 from .command import FINDINGS, Command, OutputPath, json_option, out_option
 from .options import Size, together
-from .output import print_json, progress, say
+from .output import print_foreign_json, print_json, progress, say
 from .survey_output import show_gate, show_summary
 
 if TYPE_CHECKING:
@@ -222,7 +222,7 @@ def _write_page(found: Survey, summary: Summary, gate: GateReport | None, path: 
 def _print_sarif(gate: GateReport) -> None:
     from tsarchive.surveying.gate import sarif_of
 
-    print_json(sarif_of(gate, tsarchive.__version__))
+    print_foreign_json(sarif_of(gate, tsarchive.__version__))
 
 
 class _Shown:

@@ -117,7 +117,8 @@ def _salvage(file: str, out: str, *, force: bool, as_json: bool) -> int:
         saved = [asdict(tensor) for tensor in report.saved]
         lost = [asdict(tensor) for tensor in report.lost]
         counted = {"archives": report.archives, "has_checksums": report.has_checksums}
-        print_json({"file": file, "out": out, **counted, "saved": saved, "lost": lost})
+        found = {"file": file, "out": out, **counted, "saved": saved, "lost": lost}
+        print_json(found, "salvage")
     else:
         _show_salvage(file, out, report)
     return 0 if report.ok else FINDINGS
