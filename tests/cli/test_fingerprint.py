@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import sys
 import threading
@@ -184,7 +185,7 @@ def test_the_document_has_all_parts():
 
 
 def test_subjects_have_the_digests_of_the_file_and_of_the_model():
-    (subject,) = document("fingerprint", "--in-toto", VIEWS)
+    (subject,) = json.loads(run("fingerprint", "--in-toto", VIEWS).stdout)
     assert subject["name"] == VIEWS
     assert subject["digest"] == {
         "sha256": hashlib.sha256(Path(VIEWS).read_bytes()).hexdigest(),
@@ -199,7 +200,7 @@ def test_a_pipe_is_read_once(tmp_path):
     data = Path(VIEWS).read_bytes()
     writer = threading.Thread(target=pipe.write_bytes, args=(data,))
     writer.start()
-    (subject,) = document("fingerprint", "--in-toto", pipe)
+    (subject,) = json.loads(run("fingerprint", "--in-toto", pipe).stdout)
     writer.join()
     assert subject["digest"] == {
         "sha256": hashlib.sha256(data).hexdigest(),

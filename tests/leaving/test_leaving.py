@@ -316,7 +316,7 @@ def test_the_command(scripted, tmp_path):
     text = read(page.read_text(encoding="utf-8")).text
     assert "1 of 1 way out of this format work" in text
     found = document("leave", scripted, "--random", "2x3", "--only", "decompile")
-    assert (found["schema"], found["version"]) == ("tsarchive.leaving-plan", 1)
+
     assert found["ways"][0]["outcome"] == "equal"
 
 

@@ -4,19 +4,24 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
+from functools import cache
+from pathlib import Path
 
 from click.testing import CliRunner, Result
 
 from tests.support.archives import ARCHIVES
 from tsarchive.cli import main
+from tsarchive.cli.output import JSON_VERSION
 from tsarchive.container import NewRecord, write_container
 
 ERROR_KEYS = {
     "type", "message", "record", "line", "offset", "limit", "code", "origin", "operator",
     "function", "hint", "file",
 }  # fmt: skip
+ROOT = Path(__file__).parents[2]
 SEQUENTIAL = str(ARCHIVES / "sequential.pt")
 
 
@@ -30,12 +35,26 @@ def run(*args) -> Result:
 
 
 def document(*args, code=0):
-    """The JSON document that a command prints, which is all that it prints to stdout."""
+    """The JSON document that a command prints, which is all that it prints to stdout.
+
+    Its label is left out; it and the keys must be those that the documentation has.
+    """
     result = run(*args, "--json")
     assert result.exit_code == code, result.output
     found = json.loads(result.stdout)
-    open("/tmp/d/keys.jsonl","a").write(json.dumps([found.pop("schema"), found.pop("version"), list(found)])+"\n")
+    assert [*found][:2] == ["schema", "version"]
+    assert found.pop("version") == JSON_VERSION
+    assert found.keys() - {"schema"} <= documented_keys()[found["schema"]]
+    del found["schema"]
     return found
+
+
+@cache
+def documented_keys() -> dict[str, set[str]]:
+    """The keys of each schema, as docs/json.md has them."""
+    page = (ROOT / "docs" / "json.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| `(tsarchive\.[\w-]+)` \|[^|]*\|([^|]*)\|", page, re.MULTILINE)
+    return {name: set(re.findall(r"`(\w+)`", keys)) for name, keys in rows}
 
 
 def error(*args):
