@@ -29,6 +29,7 @@ NMS = Policy.default().allow("torchvision::nms")
         ("Leave out the argument backends", "Leave out --backend"),
         ("Write into it with force=True", "Write into it with --force"),
         ("Limits(seconds=...) sets the budget", "--max-seconds sets the budget"),
+        ("Limits(nbytes=...) sets the budget", "--max-bytes sets the budget"),
         ("Pack the archive again", "Pack the archive again"),
     ],
 )

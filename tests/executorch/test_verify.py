@@ -55,7 +55,7 @@ def test_fixtures_are_sound(name):
     assert report.ok
     assert report.verdict == ("unusual" if name in OLD else "sound")
     assert (report.kind, report.format_version) == (name.rpartition(".")[2], 0)
-    assert report.bytes == (FIXTURES / name).stat().st_size
+    assert report.nbytes == (FIXTURES / name).stat().st_size
 
 
 def test_what_was_checked_is_counted():

@@ -337,7 +337,7 @@ def test_a_module_with_packed_layers_is_optimized_already(always_quicker):
 
 def test_optimized_modules_without_packed_layers_are_optimized_again(never_quicker):
     module, x = torch.jit.script(trained(Image(nn.ReLU()), 2, 3, 9, 9)), torch.randn(2, 3, 9, 9)
-    optimized = tsarchive.optimize(tsarchive.optimize(module, example=x), args=x)
+    optimized = tsarchive.optimize(tsarchive.optimize(module, args=x), args=x)
     check(module, optimized, (x,))
 
 

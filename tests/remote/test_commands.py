@@ -107,7 +107,7 @@ def test_convert(memory, tmp_path, suffix):
     here, there = tmp_path / f"out{suffix}", f"{memory}/out{suffix}"
     assert run("convert", EXPORTED, here).exit_code == 0
     found = run("convert", url, there, "--json")
-    assert json.loads(found.stdout)["destination"] == there
+    assert json.loads(found.stdout)["out"] == there
     assert fsspec.filesystem("memory").cat(f"/commands/out{suffix}") == here.read_bytes()
 
 

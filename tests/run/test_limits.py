@@ -26,19 +26,19 @@ X = torch.ones(2)
 SMALL = {
     "steps": Limits(steps=20_000),
     "seconds": Limits(seconds=0.2),
-    "bytes": Limits(nbytes=30_000),
+    "nbytes": Limits(nbytes=30_000),
 }
 TIGHT = pytest.mark.parametrize("limits", SMALL.values(), ids=SMALL)
 
 
-@pytest.mark.parametrize("name", ["steps", "seconds", "bytes"])
+@pytest.mark.parametrize("name", ["steps", "seconds", "nbytes"])
 @pytest.mark.parametrize("bound", [-1, "1", True, math.nan, math.inf, [1]])
 def test_bounds_that_are_none(name, bound):
     with pytest.raises(CallError, match=name):
         Limits(**{name: bound})
 
 
-@pytest.mark.parametrize("name", ["steps", "bytes"])
+@pytest.mark.parametrize("name", ["steps", "nbytes"])
 def test_whole_bounds(name):
     with pytest.raises(CallError, match=name):
         Limits(**{name: 1.5})
@@ -62,24 +62,24 @@ ENDLESS = {
         "n = 0\nfor i in range(100000000):\n  for j in range(100000000):\n    n = i ^ j\nreturn n",
         ("steps", "seconds"),
     ),
-    "tensors": ("while True:\n  x = x + 1\nreturn x", ("steps", "seconds", "bytes")),
+    "tensors": ("while True:\n  x = x + 1\nreturn x", ("steps", "seconds", "nbytes")),
     "tensor in place": ("while True:\n  x.add_(1)\nreturn x", ("steps", "seconds")),
-    "string": ("s = 'ab'\nwhile len(s) > 0:\n  s = s + s\nreturn s", ("steps", "bytes")),
-    "list": ("a = [1]\nwhile len(a) > 0:\n  a.append(1)\nreturn a", ("steps", "seconds", "bytes")),
-    "list doubled": ("a = [1]\nwhile len(a) > 0:\n  a += a\nreturn a", ("steps", "bytes")),
-    "list times": ("a = [1]\nwhile len(a) > 0:\n  a = a * 3\nreturn a", ("steps", "bytes")),
+    "string": ("s = 'ab'\nwhile len(s) > 0:\n  s = s + s\nreturn s", ("steps", "nbytes")),
+    "list": ("a = [1]\nwhile len(a) > 0:\n  a.append(1)\nreturn a", ("steps", "seconds", "nbytes")),
+    "list doubled": ("a = [1]\nwhile len(a) > 0:\n  a += a\nreturn a", ("steps", "nbytes")),
+    "list times": ("a = [1]\nwhile len(a) > 0:\n  a = a * 3\nreturn a", ("steps", "nbytes")),
     "dict": (
         "d = {0: 1}\nwhile len(d) > 0:\n  d[len(d)] = 1\nreturn d",
-        ("steps", "seconds", "bytes"),
+        ("steps", "seconds", "nbytes"),
     ),
     "list literal": (
         "n = 1\nwhile n > 0:\n  n = max([n, n + 1, 3])\nreturn n",
-        ("steps", "seconds", "bytes"),
+        ("steps", "seconds", "nbytes"),
     ),
-    "cat": ("while True:\n  x = torch.cat([x, x])\nreturn x", ("bytes",)),
+    "cat": ("while True:\n  x = torch.cat([x, x])\nreturn x", ("nbytes",)),
     "string times": (
         "s = 'ab'\nwhile len(s) > 0:\n  s = s.replace('a', 'abab')\nreturn s",
-        ("steps", "bytes"),
+        ("steps", "nbytes"),
     ),
 }
 
@@ -127,7 +127,7 @@ HUGE = {
 }
 
 
-@pytest.mark.parametrize("bound", ["steps", "bytes"])
+@pytest.mark.parametrize("bound", ["steps", "nbytes"])
 @pytest.mark.parametrize("name", HUGE)
 def test_huge_values_are_not_made(name, bound):
     limits = Limits(steps=3000) if bound == "steps" else Limits(nbytes=1_500_000)

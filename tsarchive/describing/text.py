@@ -132,7 +132,7 @@ _WORDS: Final = (
     (rf"map_location=({_NAME})", r"--map-location \1"),
     (r"force=True", "--force"),
     (r"canonical=True", "--canonical"),
-    (r"Limits\((\w+)=\.\.\.\)", r"--max-\1"),
+    (r"Limits\((?:n(?=bytes))?(\w+)=\.\.\.\)", r"--max-\1"),
     (r"with tsarchive\.RemoteLimits\(requests=(\d+)\)\.in_force\(\): \.\.\.", r"--max-requests \1"),
     (r"with tsarchive\.RemoteLimits\(nbytes=(\d+)\)\.in_force\(\): \.\.\.", r"--max-fetched \1"),
     (r"them as args and kwargs", "INPUTS, --arg or --random, as to 'tsarchive run'"),

@@ -64,7 +64,7 @@ class Budget:
         if self._steps < 0:
             self._end("steps")
         if self._bytes < 0:
-            self._end("bytes")
+            self._end("nbytes")
         if self._deadline is not math.inf and time.monotonic() >= self._deadline:
             self._end("seconds")
 
