@@ -22,21 +22,31 @@ from tempfile import TemporaryDirectory
 from types import MappingProxyType
 from typing import Any, BinaryIO, Final, Literal
 
+import torch
+
 from tsarchive.analyses.encoding import Plain
 from tsarchive.diffing.definitions import routine_changes
 from tsarchive.diffing.programs import ProgramComparison
 from tsarchive.diffing.report import Change
 from tsarchive.errors import ArchiveError
 from tsarchive.fingerprinting import Readable, readable_contents, tensor_digest
-from tsarchive.formats.contents import Definition, Routine
+from tsarchive.formats.contents import Definition, Routine, TensorContent
+from tsarchive.formats.reading import Reading
 from tsarchive.formats.torchscript.contents import TorchScriptContents
+from tsarchive.formats.torchscript.stored_tensors import is_tensor
+from tsarchive.ir.constants import TableConstant
+from tsarchive.ir.graph import Node
+from tsarchive.operators.effects import SCALAR_OVERLOADS
+from tsarchive.pickler import Reduce
+from tsarchive.run.objects import as_number
 from tsarchive.run.passes.liveness import Effects
+from tsarchive.run.passes.peephole import Identities
 
 from .copied_natives import runtime_module
 from .formatting import formatted
 from .layout import written
 from .naming import identifier
-from .preparing import prune
+from .preparing import simplify
 from .rescripting import WHOLE, Request
 from .settling import bodies_of, names_read, names_set, settled
 from .syntax import HELPERS
@@ -141,12 +151,43 @@ def _home(name: str) -> str:
 
 @contextmanager
 def _readable(f: str | os.PathLike[str] | BinaryIO) -> Iterator[Readable]:
-    """Open an archive whose code is without what does not run."""
-    effects = Effects()
+    """Open an archive whose code is what torch's executor runs of it."""
+    effects, identities = Effects(), Identities()
     with readable_contents(f, debug=True, whole=True) as found:
         if isinstance(found.contents, TorchScriptContents):
-            found.contents.simplify(lambda function: prune(function.graph, effects))
+            numbers = _Numbers(found.contents, found.reading)
+            found.contents.simplify(
+                lambda function: simplify(function.graph, effects, identities, numbers.of)
+            )
         yield found
+
+
+class _Numbers:
+    """The numbers that constants of an archive act as."""
+
+    def __init__(self, contents: TorchScriptContents, reading: Reading) -> None:
+        self._contents = contents
+        self._reading = reading
+
+    def of(self, node: Node) -> complex | None:
+        """Return the number that the second operand of a node acts as; None for others."""
+        known = node.schema is None or node.operator in SCALAR_OVERLOADS
+        content = node.inputs[1].constant if known and len(node.inputs) > 1 else None
+        is_read = isinstance(content, TableConstant) and isinstance(content.value, Reduce)
+        return self._number(content.value) if is_read and is_tensor(content.value) else None
+
+    def _number(self, value: Reduce) -> complex | None:
+        values = self._contents.values_in(self._contents.constants_record)
+        values.value(value, "")
+        return next((self._read(tensor) for _, tensor in values.tensors), None)
+
+    def _read(self, tensor: TensorContent) -> complex | None:
+        """Return the number of a tensor without dimensions whose elements are plain numbers."""
+        match tensor.meaning:
+            case ["dense", str(dtype), [], []] if not tensor.elements.shape:
+                data = bytearray(b"".join(self._reading.pieces(tensor.elements)))
+                return as_number(torch.frombuffer(data, dtype=getattr(torch, dtype)).reshape(()))
+        return None
 
 
 def _has_own_helpers(directory: str | os.PathLike[str], operators: Mapping[str, str]) -> bool:

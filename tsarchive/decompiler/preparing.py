@@ -9,9 +9,10 @@ from typing import Final
 
 from tsarchive.ir.classes import Function
 from tsarchive.ir.graph import Block, Node, Value, carried_values, drop_carried, must_be_none
-from tsarchive.ir.rewriting import blocks_in, copy_of, remove, replace
-from tsarchive.ir.types import INT
-from tsarchive.operators.effects import WITH_EFFECTS, operator_may_write
+from tsarchive.ir.rewriting import blocks_in, copy_of, remove, replace, set_input
+from tsarchive.ir.types import COMPLEX, FLOAT, INT
+from tsarchive.operators.effects import SCALAR_OVERLOADS, WITH_EFFECTS, operator_may_write
+from tsarchive.run.expressions import scalar_form
 from tsarchive.run.passes.alias_analysis import Aliases
 from tsarchive.run.passes.liveness import (
     CALLS,
@@ -21,7 +22,7 @@ from tsarchive.run.passes.liveness import (
     called_function,
     known_result,
 )
-from tsarchive.run.passes.peephole import NumberOf
+from tsarchive.run.passes.peephole import Identities, NumberOf
 
 from .exits import recover_exits
 from .flow import constant, text_of
@@ -73,10 +74,35 @@ def prepared(graph: Block, program: Program, number_of: NumberOf) -> Prepared:
     return Prepared(copy, unchanged, counted)
 
 
-def prune(graph: Block, effects: Effects) -> None:
-    """Take out of a graph what does not run, and results that nothing uses."""
+def simplify(graph: Block, effects: Effects, identities: Identities, number_of: NumberOf) -> None:
+    """Leave in a graph what runs and has results that are used, as torch's executor has it.
+
+    ``number_of`` tells the numbers that constants act as: numbers take their places, and additions
+    of 0 and the like are left out.
+    """
+    for block in blocks_in(graph):
+        for node in [node for node in block.nodes if node.kind in _WITH_NUMBERS]:
+            number = number_of(node)
+            if number is not None:
+                _give_number(block, node, number)
     _drop_repeated(graph, effects)
+    unchanged = identities.of(graph, Liveness(graph, effects).nodes, lambda _: None)
+    for block in blocks_in(graph):
+        for node in [node for node in block.nodes if node in unchanged]:
+            replace(node.output, node.input)
+            remove(block, node)
     _prune(graph, Liveness(graph, effects))
+
+
+def _give_number(block: Block, node: Node, number: complex) -> None:
+    """Let the second operand of a node be a number."""
+    type_ = INT if isinstance(number, int) else FLOAT if isinstance(number, float) else COMPLEX
+    set_input(node, 1, constant(block, number, type_))
+    if node.schema is not None:
+        node.schema = scalar_form(node.schema)
+
+
+_WITH_NUMBERS: Final = frozenset(name.partition(".")[0] for name in SCALAR_OVERLOADS)
 
 
 def _drop_repeated(graph: Block, effects: Effects) -> None:

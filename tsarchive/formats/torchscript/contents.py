@@ -80,6 +80,7 @@ class TorchScriptContents(Contents):
     def __init__(self, container: Container) -> None:
         self._container = container
         self._encoding = ProgramEncoding(self._constant)
+        self._knows_objects = False
         self._data = self.values_in(self.values_record)
         self._table = self.values_in(self.constants_record)
         self._constants: dict[int, str] = {}
@@ -87,8 +88,10 @@ class TorchScriptContents(Contents):
         self._storage = cache(container.view)
 
     def simplify(self, simplify: Callable[[Function], object]) -> None:
-        """Let the code be that of functions as ``simplify`` leaves them; it is not read yet."""
+        """Let the code be that of functions as ``simplify`` leaves them, in which the classes of
+        constants are known; it is not read yet."""
         self._encoding.simplify = simplify
+        self._knows_objects = True
 
     def values_in(self, record: str) -> Values:
         """Return what reads the values of a record."""
@@ -99,7 +102,7 @@ class TorchScriptContents(Contents):
         """The code, lowered in an open world."""
         names = (name for name in self._container.records if name.startswith("code/"))
         code = {name: self._container.read(name) for name in names if name.endswith(".py")}
-        return program_of(code, self._container).code
+        return program_of(code, self._container, knows_objects=self._knows_objects).code
 
     def root(self) -> Value:
         """Return the root object as a pickle describes it."""
