@@ -27,7 +27,6 @@ import torch
 from tsarchive.analyses.encoding import Plain
 from tsarchive.diffing.definitions import routine_changes
 from tsarchive.diffing.programs import ProgramComparison
-from tsarchive.diffing.report import Change
 from tsarchive.errors import ArchiveError
 from tsarchive.fingerprinting import Readable, readable_contents, tensor_digest
 from tsarchive.formats.contents import Definition, Routine, TensorContent
@@ -48,7 +47,7 @@ from .layout import written
 from .naming import identifier
 from .preparing import simplify
 from .rescripting import WHOLE, Request
-from .settling import bodies_of, names_read, names_set, settled
+from .settling import bodies_of, names_read, names_set, routines_of_torch, settled
 from .syntax import HELPERS
 
 _SCRIPT: Final = """
@@ -263,13 +262,23 @@ def _compared(
         {*names_read(pair.before.body for pair in pairs)},
         {*names_read(bodies_of(after.contents.outline))},
     )
+    of_torch = [routines_of_torch(side.contents.outline) for side in (before, after)]
+    found = {pair.name: pair.after for pair in pairs if pair.after is not None}
     for where, name, own, other in pairs:
         if name in failures:
             yield MethodCheck(name, where, "not scripted", reason=failures[name])
-        elif other is None:
+            continue
+        # The package has functions once that are alike.
+        paired = other or found.get(name)
+        changes = paired and routine_changes(
+            where,
+            settled(own, assigned, of_torch[0], renamed),
+            settled(_called_alike(own, paired), assigned, of_torch[1]),
+        )
+        if changes is None or (changes and other is None):
             reason = "nothing that is scripted leads to it"
             yield MethodCheck(name, where, "not scripted", reason=reason)
-        elif changes := _changes(where, own, other, assigned, renamed):
+        elif changes:
             first = changes[0]
             shown = _first_lines(first.before, first.after)
             yield MethodCheck(name, where, "differs", *shown)
@@ -296,17 +305,6 @@ def _renamed(before: Set[str], after: Set[str]) -> dict[str, str]:
         for name, other in found.items()
         if other in after - before and counts[other] == 1
     }
-
-
-def _changes(
-    where: str,
-    own: Routine,
-    other: Routine,
-    assigned: Container[str],
-    renamed: Mapping[str, str],
-) -> Sequence[Change]:
-    named = _called_alike(own, other)
-    return routine_changes(where, settled(own, assigned, renamed), settled(named, assigned))
 
 
 def _called_alike(own: Routine, other: Routine) -> Routine:

@@ -253,7 +253,7 @@ _CLASSES: dict[Type, str] = {
     **{simple_type(name): name for name in ("bool", "complex", "float", "int", "str")},
     TENSOR: "torch.Tensor", DEVICE: "torch.device", GENERATOR: "torch.Generator",
 }  # fmt: skip
-_PLAIN_ANNOTATIONS = {**_CLASSES, NONE: "None", NUMBER: "complex"}
+_PLAIN_ANNOTATIONS = {**_CLASSES, NONE: "None", NUMBER: "int | float | complex"}
 _TESTABLE = {**_CLASSES, simple_type("list"): "list", simple_type("tuple"): "tuple"}
 
 

@@ -14,7 +14,13 @@ Nor that all rows of a tensor are taken, where rows or columns of these are.
 Nor that an int is put into a tensor, as tracing does, and taken out again.
 Nor whether code says that a tensor becomes a number, or passes it where a number is wanted.
 
-An operator of an older release has the name of what stands for it today.
+Nor which of torch's own functions passes its arguments on to an operator, as ``F.pad`` does to
+``aten::pad``, or whether defaults at the end of a call to torch's code are given: later releases have
+arguments more. Nor whether a tensor of ints is said to be one of int64, or a list for one operator is made anew or
+the default of an argument.
+
+An operator of an older release has the name of what stands for it today. ``Union[number]`` is what
+torch.jit makes of ``int | float | complex``, which is a number.
 
 What stands beside a branch that raises stands behind it: it runs where nothing was raised. What
 stands behind an exception never runs. Branches on the opposite of a condition are the other ones.
@@ -26,7 +32,7 @@ from collections import Counter
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from types import MappingProxyType
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from tsarchive.analyses.encoding import Plain
 from tsarchive.diffing.routines import typed
@@ -62,6 +68,12 @@ _SAME: Final = {
     "aten::index_put_.hacked_twin": "aten::index_put_",
 }
 """Operators by others that do the same with what these are given."""
+_OF_TORCH: Final = "__torch__.torch."
+_CALL_METHOD: Final = "prim::CallMethod"
+_CALLS: Final = frozenset({_CALL_METHOD, "prim::CallFunction"})
+_OF_LIST: Final = "aten::tensor"
+_DTYPES: Final = {"int": 4, "bool": 11}
+"""The numbers of dtypes that tensors have whose elements are of these types."""
 _OF_NUMBER: Final = "prim::NumToTensor.Scalar"
 _OF_INT: Final = "aten::tensor.int"
 _DEFAULTS: Final[Sequence[Plain]] = [["NoneType", None], ["NoneType", None], ["bool", False]]
@@ -89,7 +101,8 @@ _TENSORS: Final = "List[Optional[Tensor]]"
 _PLAIN_TENSORS: Final = "List[Tensor]"
 _MAKING: Final = frozenset(
     {
-        "aten::size", "aten::stride",
+        "aten::size", "aten::stride", "aten::chunk", "aten::split.Tensor", "aten::split.sizes",
+        "aten::unbind.int",
         *(
             f"aten::{name}.{key}"
             for name in ("keys", "values", "items")
@@ -125,18 +138,65 @@ def bodies_of(outline: Outline) -> Iterator[Body]:
         yield from (routine.body for routine in definition.routines.values())
 
 
+def routines_of_torch(outline: Outline) -> dict[str, Routine]:
+    """Return torch's own functions and methods in a program, by qualified name."""
+    modules = [module.definition for module in outline.modules.values()]
+    return {
+        f"{definition.name}.{name}".removesuffix("."): routine
+        for definition in (*modules, *outline.definitions)
+        if definition.name.startswith(_OF_TORCH)
+        for name, routine in definition.routines.items()
+    }
+
+
 def settled(
     routine: Routine,
     assigned: Container[str],
+    of_torch: Mapping[str, Routine],
     renamed: Mapping[str, str] = MappingProxyType({}),
 ) -> Routine:
     """Return a function whose reads of attributes stand where they are used.
 
     Names that are ``assigned`` are left where they stand. Those that are ``renamed`` get other
-    names.
+    names. ``of_torch`` are the routines of the program that are :func:`routines_of_torch`.
     """
-    settling = _Settling(assigned, renamed, routine.body)
-    return routine._replace(body=settling.body(routine.body))
+    settling = _Settling(assigned, renamed, of_torch, routine.body)
+    arguments: Sequence[Any] = routine.arguments
+    named = [[name, _as_number(type_), default] for name, type_, default in arguments]
+    body = settling.body(routine.body)
+    params = [*map(_as_number, body.params)]
+    return routine._replace(arguments=named, body=body._replace(params=params))
+
+
+def _as_number(type_: Plain) -> str:
+    return str(type_).replace("Union[number]", "number")
+
+
+def _operator_called(called: Routine, given: Sequence[Plain]) -> Operation | None:
+    """Return the operator that is all of a function, with the arguments of a call; None where there
+    is more in the function, or it uses an argument twice."""
+    match called.body:
+        case Body(_, [Operation(bodies=[]) as only], [int() as result]) if len(only.outputs) == 1:
+            used = [use for use in only.inputs if isinstance(use, int)]
+            is_own = result == len(given) and len({*used}) == len(used)
+            if is_own and not only.operator.startswith("prim::"):
+                inputs = [given[use] if isinstance(use, int) else use for use in only.inputs]
+                return only._replace(inputs=inputs, place=None)
+    return None
+
+
+def _without_defaults(called: Routine, given: Sequence[Plain]) -> Sequence[Plain]:
+    """Return the arguments of a call, those at the end aside that are defaults of the function."""
+    arguments: Sequence[Any] = called.arguments
+    kept = len(given)
+    while kept and arguments[kept - 1][2] == _content(given[kept - 1]):
+        kept -= 1
+    return given[:kept]
+
+
+def _content(use: Plain) -> Sequence[Plain]:
+    """Return the value of a constant as the default of an argument is written."""
+    return [] if isinstance(use, int) else [typed(use)[1]]
 
 
 def _uses(body: Body) -> Iterator[Plain]:
@@ -194,6 +254,15 @@ def _held(bodies: Iterable[Body]) -> Iterator[Plain]:
             yield from _held(operation.bodies)
 
 
+def _given(bodies: Iterable[Body]) -> Iterator[Plain]:
+    """Yield what operators are given that are no syntax."""
+    for body in bodies:
+        for operation in body.operations:
+            if not operation.operator.startswith("prim::"):
+                yield from operation.inputs
+            yield from _given(operation.bodies)
+
+
 def _count(body: Body) -> int:
     """Return how many values are made in a body."""
     return len(body.params) + sum(map(_count_of, body.operations))
@@ -221,7 +290,7 @@ class _Passing:
 
     def __init__(self, body: Body) -> None:
         self.found: dict[int, Plain] = {}
-        self.ints: set[int] = set()
+        self.types: list[str] = []
         self._unset: set[int] = set()
         self._next = 0
         self._body(body)
@@ -246,7 +315,7 @@ class _Passing:
         self._made(operation.outputs)
 
     def _made(self, types: Sequence[Plain]) -> None:
-        self.ints |= {number for number, type_ in enumerate(types, self._next) if type_ == "int"}
+        self.types += map(str, types)
         self._next += len(types)
 
     def _result(self, output: int, results: Iterable[Plain], first: int) -> None:
@@ -278,9 +347,16 @@ _Settled = int | Operation | _Constant
 class _Settling:
     """Writes one function anew: the values before by number, as numbers after or as reads."""
 
-    def __init__(self, assigned: Container[str], renamed: Mapping[str, str], body: Body) -> None:
+    def __init__(
+        self,
+        assigned: Container[str],
+        renamed: Mapping[str, str],
+        of_torch: Mapping[str, Routine],
+        body: Body,
+    ) -> None:
         self._assigned = assigned
         self._renamed = renamed
+        self._of_torch = of_torch
         self._values: dict[int, _Settled] = {}
         self._next = 0
         self._count = 0
@@ -289,7 +365,8 @@ class _Settling:
         self._taken = {use for use in _taken_from([body]) if isinstance(use, int)}
         self._made: set[int] = set()
         passing = _Passing(body)
-        self._passed, self._ints = passing.found, passing.ints
+        self._passed, self._types = passing.found, passing.types
+        self._given = {use for use in _given([body]) if isinstance(use, int)}
         self._held = {use for use in _held([body]) if isinstance(use, int)}
 
     def body(self, body: Body) -> Body:
@@ -314,6 +391,10 @@ class _Settling:
     def _named(self, operation: Operation) -> Operation:
         if operation.operator == _LIST and operation.outputs == [_TENSORS]:
             return operation._replace(outputs=[_PLAIN_TENSORS])
+        if operation.operator in _CALLS:
+            return self._called(operation)
+        if operation.operator == _OF_LIST:
+            return self._with_dtype(operation)
         if operation.operator == _OF_INT and [*operation.inputs[1:]] == _DEFAULTS:
             return operation._replace(operator=_OF_NUMBER, inputs=operation.inputs[:1])
         if operation.operator in _SAME:
@@ -329,6 +410,28 @@ class _Settling:
             return operation
         attributes = {**operation.attributes, "name": self._renamed[str(name)]}
         return operation._replace(attributes=attributes)
+
+    def _called(self, call: Operation) -> Operation:
+        """Return what stands for a call: of torch's code, what it comes to in any release."""
+        first, *given = call.inputs
+        if call.operator == _CALL_METHOD:
+            called = self._of_torch.get(f"{self._type_of(first)}.{call.attributes['name']}")
+            kept = [] if called is None else _without_defaults(called, call.inputs)
+            return call._replace(inputs=kept or call.inputs)
+        called = self._of_torch.get(self._type_of(first))
+        if called is None:
+            return call
+        return _operator_called(called, given) or call._replace(
+            inputs=[first, *_without_defaults(called, given)]
+        )
+
+    def _with_dtype(self, operation: Operation) -> Operation:
+        """Return the operator that makes a tensor of a list, with the dtype that its items tell."""
+        values, dtype, *rest = operation.inputs
+        element = self._type_of(values).replace("List[", "").rstrip("]")
+        if dtype != _NONE or element not in _DTYPES:
+            return operation
+        return operation._replace(inputs=[values, ["int", _DTYPES[element]], *rest])
 
     def _is_free(self, operation: Operation) -> bool:
         if operation.operator in _DISPLAYS or operation.operator in _CONDITIONS:
@@ -348,7 +451,10 @@ class _Settling:
         return is_copy or operation.operator in _CASTS
 
     def _is_int(self, use: Plain) -> bool:
-        return use in self._ints if isinstance(use, int) else typed(use)[0] == "int"
+        return self._type_of(use) == "int"
+
+    def _type_of(self, use: Plain) -> str:
+        return self._types[use] if isinstance(use, int) else typed(use)[0]
 
     def _number(self, operation: Operation) -> _Settled | None:
         """Return the int that an operation takes out of the tensor that it was put into."""
@@ -372,10 +478,22 @@ class _Settling:
         self._values[self._next] = value
         self._next += 1
 
+    def _constant_list(self, operation: Operation) -> _Constant | None:
+        """Return the list that is made of constants, for one operator that is given it."""
+        is_given = self._next in self._given and self._used[self._next] == 1
+        if operation.operator != _LIST or not is_given:
+            return None
+        items = [_content(use) for use in operation.inputs]
+        if not items or not all(items):
+            return None
+        return _Constant([operation.outputs[0], {"list": [item for (item,) in items]}])
+
     def _operation(self, operation: Operation, written: list[Operation]) -> None:
-        number = self._number(operation)
-        if number is not None:
-            self._note(number)
+        known = self._number(operation)
+        if known is None:
+            known = self._constant_list(operation)
+        if known is not None:
+            self._note(known)
         elif self._is_free(operation):
             self._note(operation)
         elif self._passes_on(operation):
