@@ -10,7 +10,7 @@ from typing import Final
 from tsarchive.ir.classes import Function
 from tsarchive.ir.graph import Block, Node, Value, carried_values, drop_carried, must_be_none
 from tsarchive.ir.rewriting import blocks_in, copy_of, remove, replace, set_input
-from tsarchive.ir.types import COMPLEX, FLOAT, INT
+from tsarchive.ir.types import BOOL, COMPLEX, FLOAT, INT, TENSOR
 from tsarchive.operators.effects import SCALAR_OVERLOADS, WITH_EFFECTS, operator_may_write
 from tsarchive.run.expressions import scalar_form
 from tsarchive.run.passes.alias_analysis import Aliases
@@ -22,6 +22,7 @@ from tsarchive.run.passes.liveness import (
     called_function,
     known_result,
 )
+from tsarchive.run.passes.object_identity import must_differ
 from tsarchive.run.passes.peephole import Identities, NumberOf
 
 from .exits import recover_exits
@@ -85,6 +86,11 @@ def simplify(graph: Block, effects: Effects, identities: Identities, number_of: 
             number = number_of(node)
             if number is not None:
                 _give_number(block, node, number)
+        for node in [node for node in block.nodes if node.kind in _IDENTITIES]:
+            if _never_none(node) or must_differ(*node.inputs, graph):
+                replace(node.output, constant(block, node.kind == _IS_NOT, BOOL))
+                remove(block, node)
+    _take_known_branches(graph)
     _drop_repeated(graph, effects)
     unchanged = identities.of(graph, Liveness(graph, effects).nodes, lambda _: None)
     for block in blocks_in(graph):
@@ -92,6 +98,33 @@ def simplify(graph: Block, effects: Effects, identities: Identities, number_of: 
             replace(node.output, node.input)
             remove(block, node)
     _prune(graph, Liveness(graph, effects))
+
+
+def _never_none(node: Node) -> bool:
+    """Return whether a node compares with None what an operator made that is never None."""
+    value, other = node.inputs
+    made = value.node
+    is_made = made.schema is not None and not made.is_constant and value.type == TENSOR
+    return must_be_none(other) and is_made and "backward" not in made.kind
+
+
+def _take_known_branches(block: Block) -> None:
+    """Let the branch that a constant chooses stand in the place of an if."""
+    for node in list(block.nodes):
+        for inner in node.blocks:
+            _take_known_branches(inner)
+        if node.kind == "prim::If" and node.input.node.is_constant:
+            body = node.blocks[not node.input.constant]
+            for output, value in zip(node.outputs, body.returns, strict=True):
+                replace(output, value)
+            place = block.nodes.index(node)
+            block.nodes[place:place] = body.nodes
+            body.nodes.clear()
+            remove(block, node)
+
+
+_IS_NOT: Final = "aten::__isnot__"
+_IDENTITIES: Final = frozenset({"aten::__is__", _IS_NOT})
 
 
 def _give_number(block: Block, node: Node, number: complex) -> None:

@@ -19,7 +19,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import CodeType, FunctionType, ModuleType
-from typing import Any, Final
+from typing import Any, Final, TypeGuard
 
 import torch
 
@@ -33,6 +33,7 @@ WHOLE: Final = ""
 """The name, among those that could not be scripted, of the model as a whole."""
 _NAMES: Final = {shown: name for name, shown in STATE_METHODS.items()}
 _OVERLOAD: Final = re.compile(r"(?P<operator>\btorch\.ops(?:\.\w+){2})\.\w+(?=\()")
+_TYPE_TEST: Final = re.compile(r"\btype\((?P<value>\w+)\) (?P<test>is|is not) (?P<type>\w+)\b")
 _FRAME: Final = re.compile(r'^\s*File "(?P<file>.+)", line (?P<line>\d+)', re.MULTILINE)
 
 
@@ -83,6 +84,7 @@ class _Rescripting:
         self._let_operators_stand()
         self._attempts = 0
         self._hidden: dict[str, str] = {}
+        self._undeclared: set[str] = set()
         self.failures: dict[str, str] = {}
 
     def scripted(self) -> Any:
@@ -98,15 +100,23 @@ class _Rescripting:
         found = self._compiled(model)
         if found is None:
             return None
-        # Methods that are compiled together do not know the defaults of each other.
-        compiled = torch_jit.compiled_methods(model, found)
-        asked = {*self._request.methods} - self.failures.keys()
-        wanted = [source for source in self._functions if source.name in asked]
-        for source in wanted:
-            is_compiled = (source.owner, source.name.rpartition(".")[2]) in compiled
-            if not is_compiled and source.function not in hooks:
+        # Methods that are compiled together do not know the defaults of each other: those that
+        # others call are compiled when these are.
+        for choose in (_uncalled, list):
+            wanted = [each for each in self._left(model, found) if each.function not in hooks]
+            for source in choose(wanted):
                 torch_jit.compile_always(source.function)
-        return self._with_constants(self._compiled(model))
+            found = self._compiled(model) if wanted else found
+        return self._with_constants(found)
+
+    def _left(self, model: torch.nn.Module, scripted: Any) -> Iterator[_Source]:
+        """Yield the functions that are asked for and were not compiled when a model was."""
+        compiled = set() if scripted is None else torch_jit.compiled_methods(model, scripted)
+        asked = {*self._request.methods} - self.failures.keys()
+        for source in self._functions:
+            is_compiled = (source.owner, source.name.rpartition(".")[2]) in compiled
+            if source.name in asked and not is_compiled:
+                yield source
 
     def _with_constants(self, scripted: Any) -> Any:
         if scripted is not None:
@@ -168,6 +178,10 @@ class _Rescripting:
         source = next(behind, None)
         if source is None:
             return False
+        if source.name not in self._undeclared:
+            self._undeclared.add(source.name)
+            if _drop_declarations(source):
+                return True
         self.failures[source.name] = self._told(error)
         return _without_body(source.function, self._stub())
 
@@ -210,7 +224,8 @@ class _Rescripting:
 def _rewrite_for_compiler(module: ModuleType) -> Mapping[str, Any]:
     """Let torch.jit read code of a module as it takes it; return the attributes that are read.
 
-    It chooses overloads by itself. Of tensors that are constants it only knows attributes.
+    It chooses overloads by itself, and has no ``type``. Of tensors that are constants it only
+    knows attributes.
     """
     file = str(module.__file__)
     lines = [line.encode() for line in linecache.getlines(file)]
@@ -224,10 +239,20 @@ def _rewrite_for_compiler(module: ModuleType) -> Mapping[str, Any]:
             shown = f"{owner}.{attribute}".encode()
             lines[name.lineno - 1] = line[: name.col_offset] + shown + line[name.end_col_offset :]
             used[attribute] = constants[name.id]
-    written = [_OVERLOAD.sub(r"\g<operator>", line.decode()) for line in lines]
+    written = [_as_compiled(line.decode()) for line in lines]
     # Without a time of its own, this is what the file holds for those who read its lines.
     linecache.cache[file] = (0, None, written, file)
     return used
+
+
+def _as_compiled(line: str) -> str:
+    """Return a line as torch.jit takes it, whose isinstance goes by the very type."""
+
+    def test(match: re.Match[str]) -> str:
+        negation = "not " if match["test"] == "is not" else ""
+        return f"{negation}isinstance({match['value']}, {match['type']})"
+
+    return _TYPE_TEST.sub(test, _OVERLOAD.sub(r"\g<operator>", line))
 
 
 def _names_in_methods(text: bytes) -> list[tuple[ast.Name, str]]:
@@ -278,6 +303,40 @@ def _hooks_of(model: torch.nn.Module) -> Iterator[Any]:
     for module in model.modules():
         for hook in (*module._forward_pre_hooks.values(), *module._forward_hooks.values()):
             yield getattr(hook, "__func__", hook)
+
+
+def _uncalled(sources: Sequence[_Source]) -> Iterator[_Source]:
+    """Yield the methods that none of the others names."""
+    texts = [(source, inspect.getsource(source.function)) for source in sources]
+    for source in sources:
+        call = re.compile(rf"\.{re.escape(source.function.__name__)}\b")
+        if not any(call.search(text) for other, text in texts if other is not source):
+            yield source
+
+
+def _drop_declarations(source: _Source) -> bool:
+    """Take declarations out of a function whose values are not None; return whether it had any.
+
+    Where ``x: T | None`` has a T, type checkers take it for a T, and torch.jit for a ``T | None``.
+    """
+    text = linecache.getlines(source.file)
+    lines = [line.encode() for line in text]
+    found = [node for node in ast.walk(ast.parse("".join(text))) if _is_declared_wide(node)]
+    found = [node for node in found if node.lineno in source.lines]
+    for node in found:
+        line, note = lines[node.lineno - 1], node.annotation
+        rest = line[note.end_col_offset :]
+        lines[node.lineno - 1] = line[: node.target.end_col_offset] + b" " + rest.lstrip()
+    linecache.cache[source.file] = (0, None, [line.decode() for line in lines], source.file)
+    return bool(found)
+
+
+def _is_declared_wide(node: ast.AST) -> TypeGuard[ast.AnnAssign]:
+    match node:
+        case ast.AnnAssign(annotation=ast.BinOp(right=ast.Constant(None)), value=value):
+            is_plain = isinstance(value, ast.Constant | ast.List | ast.Dict | None)
+            return not is_plain and node.lineno == node.annotation.end_lineno
+    return False
 
 
 def _defined_at(file: str, line: int, modules: Sequence[ModuleType]) -> Any:

@@ -15,9 +15,9 @@ Nor that an int is put into a tensor, as tracing does, and taken out again.
 Nor whether code says that a tensor becomes a number, or passes it where a number is wanted.
 
 Nor which of torch's own functions passes its arguments on to an operator, as ``F.pad`` does to
-``aten::pad``, or whether defaults at the end of a call to torch's code are given: later releases have
-arguments more. Nor whether a tensor of ints is said to be one of int64, or a list for one operator is made anew or
-the default of an argument.
+``aten::pad``, or whether defaults at the end of a call to torch's code are given: later releases
+have more arguments. Nor whether a tensor of ints is said to be one of int64, or a list that one
+operator is given is made anew or the default of an argument.
 
 An operator of an older release has the name of what stands for it today. ``Union[number]`` is what
 torch.jit makes of ``int | float | complex``, which is a number.
@@ -522,8 +522,8 @@ class _Settling:
             self._next = end
             self._pass(outputs, self._settled(branch.inputs[0]))
             return
-        condition, is_opposite = self._condition(branch.inputs[0], written)
         paths = [*zip(branch.bodies, starts, strict=True)]
+        condition, is_opposite = self._condition(branch.inputs[0], written)
         if is_opposite:
             paths.reverse()
         kept = [index for index, (body, _) in enumerate(paths) if _raises(body)][:1]
