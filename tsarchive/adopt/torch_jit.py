@@ -822,12 +822,17 @@ def compile_always(method: Any) -> None:
     torch.jit.export(method)
 
 
+def has_operator(name: str) -> bool:
+    """Return whether a library has registered an operator."""
+    return bool(torch._C._jit_get_schemas_for_operator(name))
+
+
 def stands_for(function: Any, operator: str) -> None:
     """Let calls of a function be compiled as calls of an operator, if torch has one of the name.
 
     Which of its overloads is meant the arguments tell.
     """
-    if torch._C._jit_get_schemas_for_operator(operator):
+    if has_operator(operator):
         torch.jit._builtins._register_builtin(function, operator)
 
 

@@ -20,7 +20,7 @@ from itertools import chain, zip_longest
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import MappingProxyType
-from typing import Any, BinaryIO, Final, Literal
+from typing import TYPE_CHECKING, Any, BinaryIO, Final, Literal
 
 import torch
 
@@ -50,6 +50,9 @@ from .preparing import simplify
 from .rescripting import WHOLE, Request
 from .settling import bodies_of, names_read, names_set, routines_of_torch, settled
 from .syntax import HELPERS
+
+if TYPE_CHECKING:
+    from .package import DecompileReport
 
 _SCRIPT: Final = """
 import json, sys
@@ -99,27 +102,29 @@ class CodeCheck:
 
 def checked(
     f: str | os.PathLike[str] | BinaryIO,
-    directory: str | os.PathLike[str],
-    definitions: Mapping[str, str],
-    operators: Mapping[str, str] = MappingProxyType({}),
+    report: DecompileReport,
+    foreign: Sequence[str] = (),
     imports: Sequence[str] = (),
 ) -> CodeCheck:
     """Compare the code of the archive ``f`` with that of its package, scripted again.
 
-    ``definitions`` are the classes and functions of the package in ``directory`` as the report of
-    :func:`tsarchive.decompile` has them, and ``operators`` the functions that stand for operators
-    of TorchScript. torch.jit takes the latter for these operators, unless somebody changed the file
-    that has them. A process of its own runs the package; it imports ``imports`` first.
+    The functions that stand for operators of TorchScript, as the ``report`` of the package tells,
+    are taken for these, unless somebody changed the file that has them. A process of its own runs
+    the package; it imports ``imports`` first. ``foreign`` are schemas of operators that no library
+    may have registered there.
 
     Raises ArchiveError where that process fails before it scripts anything, and what
     :func:`tsarchive.fingerprint` raises for the archive.
     """
+    definitions, directory = report.definitions, report.directory
+    has_helpers = _has_own_helpers(directory, report.operators)
     with _readable(f, Effects()) as before, TemporaryDirectory() as folder:
         archive = _archive_in(folder)
         request = Request(
             package=os.path.abspath(directory),
             names=definitions,
-            operators=operators if _has_own_helpers(directory, operators) else {},
+            operators=report.operators if has_helpers else {},
+            foreign=foreign,
             methods=[pair.name for pair in _comparison(before, before).routines()],
             archive=archive,
             failures=os.path.join(folder, "failures.json"),

@@ -180,7 +180,7 @@ def decompile(
 
     if not isinstance(f, str | os.PathLike):
         f.seek(0)
-    check_ = checked(f, directory, report.definitions, report.operators, imports)
+    check_ = checked(f, report, tuple(package.program.foreign), imports)
     return dataclasses.replace(report, check=check_)
 
 

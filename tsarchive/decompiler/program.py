@@ -93,6 +93,8 @@ class Program:
         self.untranslated: dict[str, None] = {}
         # Operators and classes that are not registered here, and what registers them.
         self.libraries: dict[str, str] = {}
+        # The schemas of these operators, as far as their calls tell.
+        self.foreign: dict[str, None] = {}
         self.modules: dict[tuple[str, ...], Module] = {}
         self._numbers = count(1)
         self._definitions: dict[Type | Function, Definition] = {}

@@ -33,6 +33,7 @@ WHOLE: Final = ""
 """The name, among those that could not be scripted, of the model as a whole."""
 _NAMES: Final = {shown: name for name, shown in STATE_METHODS.items()}
 _OVERLOAD: Final = re.compile(r"(?P<operator>\btorch\.ops(?:\.\w+){2})\.\w+(?=\()")
+_FOREIGN: Final = re.compile(r"\boperator\(\s*\"(?P<name>\w+::\w+)\",\s*\".*\",?\s*\)\(")
 _TYPE_TEST: Final = re.compile(r"\btype\((?P<value>\w+)\) (?P<test>is|is not) (?P<type>\w+)\b")
 _FRAME: Final = re.compile(r'^\s*File "(?P<file>.+)", line (?P<line>\d+)', re.MULTILINE)
 
@@ -42,7 +43,8 @@ class Request:
     """What to script: the folder of a ``package``, whose definitions ("module:name") have other
     ``names`` in the archive.
 
-    What ``operators`` names stands for these, and its own code is not compiled. ``methods`` are
+    What ``operators`` names stands for these, and its own code is not compiled. ``foreign`` are
+    schemas of operators that are registered where no library has done so. ``methods`` are
     compiled although nothing may call them. What is scripted goes to the file ``archive``, and
     what could not be to ``failures``.
     """
@@ -50,6 +52,7 @@ class Request:
     package: str
     names: Mapping[str, str]
     operators: Mapping[str, str]
+    foreign: Sequence[str]
     methods: Sequence[str]
     archive: str
     failures: str
@@ -76,8 +79,9 @@ class _Source:
 class _Rescripting:
     """Scripts the model of a package without the bodies that do not compile."""
 
-    def __init__(self, request: Request) -> None:
+    def __init__(self, request: Request, libraries: Sequence[Any]) -> None:
         self._request = request
+        self._libraries = libraries  # whose operators are registered as long as these exist
         self._package = importlib.import_module(Path(request.package).name)
         self._definitions: dict[Any, str] = {}
         self._functions = [*self._sources()]
@@ -228,7 +232,8 @@ def _rewrite_for_compiler(module: ModuleType) -> Mapping[str, Any]:
     knows attributes.
     """
     file = str(module.__file__)
-    lines = [line.encode() for line in linecache.getlines(file)]
+    text = _FOREIGN.sub(_registered, "".join(linecache.getlines(file)))
+    lines = [line.encode() for line in text.splitlines(keepends=True)]
     constants = {
         k: v for k, v in vars(module).items() if isinstance(v, torch.Tensor | torch.ScriptObject)
     }
@@ -243,6 +248,12 @@ def _rewrite_for_compiler(module: ModuleType) -> Mapping[str, Any]:
     # Without a time of its own, this is what the file holds for those who read its lines.
     linecache.cache[file] = (0, None, written, file)
     return used
+
+
+def _registered(match: re.Match[str]) -> str:
+    """Return what begins the call of an operator in the place of ``operator(name, advice)(``."""
+    lines = "\n" * match[0].count("\n")
+    return f"torch.ops.{match['name'].replace('::', '.')}({lines}"
 
 
 def _as_compiled(line: str) -> str:
@@ -411,17 +422,38 @@ def _marked(shown: str) -> str:
     return lines[max(next(marks, 1) - 1, 0)].strip()
 
 
+def _older(request: Request) -> Iterator[Any]:
+    """Register operators of older releases that the package has functions for."""
+    library: Any = torch.library  # which has no types
+    made = library.Library(OLDER, "FRAGMENT")
+    for name in OLDER_SCHEMAS.keys() & {*request.operators.values()}:
+        made.define(OLDER_SCHEMAS[name].partition("::")[2])
+    yield made
+
+
+def _foreign(request: Request) -> Iterator[Any]:
+    """Register the operators that no library here has registered."""
+    library: Any = torch.library
+    forms: dict[str, list[str]] = {}
+    for schema in request.foreign:
+        name, _, rest = schema.partition("(")
+        forms.setdefault(name, []).append(rest)
+    for name, texts in forms.items():
+        namespace, _, short = name.partition("::")
+        if not torch_jit.has_operator(name):
+            made = library.Library(namespace, "FRAGMENT")
+            for number, rest in enumerate(texts):
+                made.define(f"{short}{f'.form_{number}' if number else ''}({rest}")
+            yield made
+
+
 def main(path: str) -> None:
     """Script the package of a request, and write an archive and what could not be scripted."""
     request = Request(**json.loads(Path(path).read_text(encoding="utf-8")))
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)
     sys.path.insert(0, str(Path(request.package).parent))
-    library: Any = torch.library  # which has no types
-    old = library.Library(OLDER, "FRAGMENT")  # known as long as this is
-    for name in OLDER_SCHEMAS.keys() & {*request.operators.values()}:
-        old.define(OLDER_SCHEMAS[name].partition("::")[2])
-    found = _Rescripting(request)
+    found = _Rescripting(request, [*_older(request), *_foreign(request)])
     scripted = found.scripted()
     if scripted is not None:
         save(scripted, request.archive)

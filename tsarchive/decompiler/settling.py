@@ -17,7 +17,8 @@ Nor whether code says that a tensor becomes a number, or passes it where a numbe
 Nor which of torch's own functions passes its arguments on to an operator, as ``F.pad`` does to
 ``aten::pad``, or whether defaults at the end of a call to torch's code are given: later releases
 have more arguments. Nor whether a tensor of ints is said to be one of int64, or a list that one
-operator is given is made anew or the default of an argument.
+operator is given is made anew or the default of an argument. Nor which operator ``x[i]`` is of a
+value whose type nobody knows, as of what foreign operators give.
 
 An operator of an older release has the name of what stands for it today. ``Union[number]`` is what
 torch.jit makes of ``int | float | complex``, which is a number.
@@ -71,6 +72,9 @@ _SAME: Final = {
 _OF_TORCH: Final = "__torch__.torch."
 _CALL_METHOD: Final = "prim::CallMethod"
 _CALLS: Final = frozenset({_CALL_METHOD, "prim::CallFunction"})
+_PART: Final = "aten::select"
+_ITEM: Final = "aten::__getitem__"
+_FIRST: Final[Plain] = ["int", 0]
 _OF_LIST: Final = "aten::tensor"
 _DTYPES: Final = {"int": 4, "bool": 11}
 """The numbers of dtypes that tensors have whose elements are of these types."""
@@ -393,6 +397,9 @@ class _Settling:
             return operation._replace(outputs=[_PLAIN_TENSORS])
         if operation.operator in _CALLS:
             return self._called(operation)
+        if operation.operator == _PART and operation.inputs[1] == _FIRST:
+            tensor, _, *index = operation.inputs
+            return operation._replace(operator=_ITEM, inputs=[tensor, *index])
         if operation.operator == _OF_LIST:
             return self._with_dtype(operation)
         if operation.operator == _OF_INT and [*operation.inputs[1:]] == _DEFAULTS:
