@@ -11,7 +11,7 @@ import json
 import os
 import subprocess
 import sys
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -36,6 +36,7 @@ from tsarchive.formats.torchscript.stored_tensors import is_tensor
 from tsarchive.ir.classes import Function
 from tsarchive.ir.constants import TableConstant
 from tsarchive.ir.graph import Node
+from tsarchive.ir.schema import FunctionSchema, parse_schema
 from tsarchive.operators.effects import SCALAR_OVERLOADS
 from tsarchive.pickler import Reduce
 from tsarchive.run.objects import as_number
@@ -118,7 +119,8 @@ def checked(
     """
     definitions, directory = report.definitions, report.directory
     has_helpers = _has_own_helpers(directory, report.operators)
-    with _readable(f, Effects()) as before, TemporaryDirectory() as folder:
+    known = _by_name(foreign)
+    with _readable(f, Effects(), known) as before, TemporaryDirectory() as folder:
         archive = _archive_in(folder)
         request = Request(
             package=os.path.abspath(directory),
@@ -132,7 +134,7 @@ def checked(
         failures = _scripted(request, Path(folder), imports)
         if WHOLE in failures:
             return CodeCheck(tuple(_refused(before, failures)))
-        with _readable(archive, _Calls()) as after:
+        with _readable(archive, _Calls(), known) as after:
             names = _other_names(definitions)
             found = _compared(before, after, failures, names)
             own = frozenset(definitions.values())
@@ -155,16 +157,27 @@ def _home(name: str) -> str:
 
 
 @contextmanager
-def _readable(f: str | os.PathLike[str] | BinaryIO, effects: Effects) -> Iterator[Readable]:
+def _readable(
+    f: str | os.PathLike[str] | BinaryIO,
+    effects: Effects,
+    foreign: Mapping[str, Sequence[FunctionSchema]],
+) -> Iterator[Readable]:
     """Open an archive whose code is what torch's executor runs of it."""
     identities = Identities()
     with readable_contents(f, debug=True, whole=True) as found:
         if isinstance(found.contents, TorchScriptContents):
             numbers = _Numbers(found.contents, found.reading)
             found.contents.simplify(
-                lambda function: simplify(function.graph, effects, identities, numbers.of)
+                lambda function: simplify(function.graph, effects, identities, numbers.of), foreign
             )
         yield found
+
+
+def _by_name(schemas: Sequence[str]) -> dict[str, list[FunctionSchema]]:
+    found: dict[str, list[FunctionSchema]] = defaultdict(list)
+    for schema in map(parse_schema, schemas):
+        found[schema.name].append(schema)
+    return found
 
 
 class _Calls(Effects):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Container
 from dataclasses import dataclass
+from functools import cache
 from itertools import pairwise
 from typing import Final
 
@@ -11,8 +12,14 @@ from tsarchive.ir.classes import Function
 from tsarchive.ir.graph import Block, Node, Value, carried_values, drop_carried, must_be_none
 from tsarchive.ir.rewriting import blocks_in, copy_of, remove, replace, set_input
 from tsarchive.ir.types import BOOL, COMPLEX, FLOAT, INT, TENSOR
-from tsarchive.operators.effects import SCALAR_OVERLOADS, WITH_EFFECTS, operator_may_write
+from tsarchive.operators.effects import (
+    SCALAR_OVERLOADS,
+    WITH_EFFECTS,
+    operator_may_write,
+    schema_may_write,
+)
 from tsarchive.run.expressions import scalar_form
+from tsarchive.run.operators import operator_schemas
 from tsarchive.run.passes.alias_analysis import Aliases
 from tsarchive.run.passes.liveness import (
     CALLS,
@@ -22,7 +29,7 @@ from tsarchive.run.passes.liveness import (
     called_function,
     known_result,
 )
-from tsarchive.run.passes.object_identity import must_differ
+from tsarchive.run.passes.object_identity import must_differ, value_before
 from tsarchive.run.passes.peephole import Identities, NumberOf
 
 from .exits import recover_exits
@@ -90,6 +97,10 @@ def simplify(graph: Block, effects: Effects, identities: Identities, number_of: 
             if _never_none(node) or must_differ(*node.inputs, graph):
                 replace(node.output, constant(block, node.kind == _IS_NOT, BOOL))
                 remove(block, node)
+        for node in block.nodes:
+            if node.kind in ("prim::TupleIndex", "prim::TupleUnpack"):
+                _give_items(node)
+            node.has_effects |= node.schema is None and _always_writes(node.kind)
     _take_known_branches(graph)
     _drop_repeated(graph, effects)
     unchanged = identities.of(graph, Liveness(graph, effects).nodes, lambda _: None)
@@ -106,6 +117,21 @@ def _never_none(node: Node) -> bool:
     made = value.node
     is_made = made.schema is not None and not made.is_constant and value.type == TENSOR
     return must_be_none(other) and is_made and "backward" not in made.kind
+
+
+def _give_items(node: Node) -> None:
+    """Let items stand for what is taken out of the tuple that they were put into."""
+    for output in node.outputs:
+        item = value_before(output)
+        if item is not None:
+            replace(output, item)
+
+
+@cache
+def _always_writes(name: str) -> bool:
+    """Return whether all operators of a name write to what they are given."""
+    schemas = operator_schemas(name)
+    return bool(schemas) and all(map(schema_may_write, schemas))
 
 
 def _take_known_branches(block: Block) -> None:

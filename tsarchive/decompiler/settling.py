@@ -17,8 +17,7 @@ Nor whether code says that a tensor becomes a number, or passes it where a numbe
 Nor which of torch's own functions passes its arguments on to an operator, as ``F.pad`` does to
 ``aten::pad``, or whether defaults at the end of a call to torch's code are given: later releases
 have more arguments. Nor whether a tensor of ints is said to be one of int64, or a list that one
-operator is given is made anew or the default of an argument. Nor which operator ``x[i]`` is of a
-value whose type nobody knows, as of what foreign operators give.
+operator is given is made anew or the default of an argument.
 
 An operator of an older release has the name of what stands for it today. ``Union[number]`` is what
 torch.jit makes of ``int | float | complex``, which is a number.
@@ -71,11 +70,15 @@ _SAME: Final = {
 """Operators by others that do the same with what these are given."""
 _OF_TORCH: Final = "__torch__.torch."
 _CALL_METHOD: Final = "prim::CallMethod"
-_CALLS: Final = frozenset({_CALL_METHOD, "prim::CallFunction"})
-_PART: Final = "aten::select"
-_ITEM: Final = "aten::__getitem__"
-_FIRST: Final[Plain] = ["int", 0]
+_CALL_FUNCTION: Final = "prim::CallFunction"
+_CALLS: Final = frozenset({_CALL_METHOD, _CALL_FUNCTION})
 _OF_LIST: Final = "aten::tensor"
+_ADAPTIVE: Final = {
+    f"__torch__.torch.nn.functional.adaptive_avg_pool{n}d": f"aten::adaptive_avg_pool{n}d"
+    for n in (2, 3)
+}
+"""Functions that put the sizes of a tensor in the place of None among the sizes that they get, and
+the operators that they call then."""
 _DTYPES: Final = {"int": 4, "bool": 11}
 """The numbers of dtypes that tensors have whose elements are of these types."""
 _OF_NUMBER: Final = "prim::NumToTensor.Scalar"
@@ -193,7 +196,7 @@ def _without_defaults(called: Routine, given: Sequence[Plain]) -> Sequence[Plain
     """Return the arguments of a call, those at the end aside that are defaults of the function."""
     arguments: Sequence[Any] = called.arguments
     kept = len(given)
-    while kept and arguments[kept - 1][2] == _content(given[kept - 1]):
+    while kept and arguments[kept - 1][2] and arguments[kept - 1][2] == _content(given[kept - 1]):
         kept -= 1
     return given[:kept]
 
@@ -258,11 +261,16 @@ def _held(bodies: Iterable[Body]) -> Iterator[Plain]:
             yield from _held(operation.bodies)
 
 
+def _calls_torch(operation: Operation) -> bool:
+    first = operation.inputs[0] if operation.operator == _CALL_FUNCTION else 0
+    return not isinstance(first, int) and typed(first)[0].startswith(_OF_TORCH)
+
+
 def _given(bodies: Iterable[Body]) -> Iterator[Plain]:
-    """Yield what operators are given that are no syntax."""
+    """Yield what operators are given that are no syntax, and functions of torch."""
     for body in bodies:
         for operation in body.operations:
-            if not operation.operator.startswith("prim::"):
+            if not operation.operator.startswith("prim::") or _calls_torch(operation):
                 yield from operation.inputs
             yield from _given(operation.bodies)
 
@@ -397,9 +405,6 @@ class _Settling:
             return operation._replace(outputs=[_PLAIN_TENSORS])
         if operation.operator in _CALLS:
             return self._called(operation)
-        if operation.operator == _PART and operation.inputs[1] == _FIRST:
-            tensor, _, *index = operation.inputs
-            return operation._replace(operator=_ITEM, inputs=[tensor, *index])
         if operation.operator == _OF_LIST:
             return self._with_dtype(operation)
         if operation.operator == _OF_INT and [*operation.inputs[1:]] == _DEFAULTS:
@@ -428,6 +433,8 @@ class _Settling:
         called = self._of_torch.get(self._type_of(first))
         if called is None:
             return call
+        if self._type_of(first) in _ADAPTIVE and self._type_of(given[1]) == "List[int]":
+            return call._replace(operator=_ADAPTIVE[self._type_of(first)], inputs=given)
         return _operator_called(called, given) or call._replace(
             inputs=[first, *_without_defaults(called, given)]
         )
@@ -491,7 +498,7 @@ class _Settling:
         if operation.operator != _LIST or not is_given:
             return None
         items = [_content(use) for use in operation.inputs]
-        if not items or not all(items):
+        if not all(items):
             return None
         return _Constant([operation.outputs[0], {"list": [item for (item,) in items]}])
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
+from types import MappingProxyType
 from typing import Any, Final
 
 from tsarchive.analyses.program import Program
@@ -13,8 +14,9 @@ from tsarchive.frontend import CodeImporter
 from tsarchive.ir.classes import ClassType
 from tsarchive.ir.constants import TableConstant
 from tsarchive.ir.names import NATIVE_PREFIX
+from tsarchive.ir.schema import FunctionSchema
 from tsarchive.ir.types import TENSOR, UNKNOWN, NamedType, Type, annotation
-from tsarchive.operators.overloads import native_class
+from tsarchive.operators.overloads import native_class, overloads_of
 from tsarchive.pickler import Object, Reduce, loads
 from tsarchive.printer.literals import ConstantTable
 
@@ -25,13 +27,21 @@ _CONSTANTS: Final = "constants.pkl"
 
 
 def program_of(
-    code: Mapping[str, bytes], container: Container, *, knows_objects: bool = False
+    code: Mapping[str, bytes],
+    container: Container,
+    *,
+    knows_objects: bool = False,
+    foreign: Mapping[str, Sequence[FunctionSchema]] = MappingProxyType({}),
 ) -> Program:
     """Return the code of an archive; what only its constants tell is not known without them.
 
     With ``knows_objects``, constants that are objects of libraries, such as packed weights, are of
-    their classes; otherwise their types are unknown, and so is what operators make of them.
+    their classes; otherwise their types are unknown, and so is what operators make of them, and
+    what operators give that are neither torch's nor ``foreign``.
     """
+
+    def operators(name: str) -> Sequence[FunctionSchema]:
+        return foreign.get(name) or overloads_of(name)
 
     @cache
     def table() -> Any:
@@ -50,7 +60,7 @@ def program_of(
                 return TableConstant(found), native_class(name)
         return TableConstant(found), TENSOR if is_tensor else UNKNOWN
 
-    return Program(code, constant, presumed_version(container))
+    return Program(code, constant, presumed_version(container), operators)
 
 
 def definition(code: CodeImporter, name: str) -> NamedType:
