@@ -6,9 +6,10 @@ what it never uses. Such reads are written anew, each right before the one opera
 
 So are items of tuples, lists and tuples that one operation uses, and values that are never read.
 
-Nor does it mean anything whether a list that was just made is copied, if nothing else has it; which
-type is known of a value, or None has; or whether an exception has no class, which is raised as a
-RuntimeError.
+Nor does it mean anything where a list of constants is made before it is used, or where a tensor is
+made a number, if nothing changes in between. Nor whether a list that was just made is copied, if
+nothing else has it; which type is known of a value, or None has; or whether an exception has no
+class, which is raised as a RuntimeError.
 
 Nor that all rows of a tensor are taken, where rows or columns of these are.
 Nor that an int is put into a tensor, as tracing does, and taken out again.
@@ -87,6 +88,10 @@ _DEFAULTS: Final[Sequence[Plain]] = [["NoneType", None], ["NoneType", None], ["b
 _TO_NUMBER: Final = frozenset(
     {"aten::Int.Tensor", "aten::item", "aten::IntImplicit", "aten::ScalarImplicit"}
 )
+_NUMBERS: Final = frozenset({"aten::Int.Tensor", "aten::Float.Tensor", "aten::Bool.Tensor"})
+_FRESH: Final = frozenset({_LIST, "prim::DictConstruct"})
+_QUIET: Final = frozenset({_READ, *_CASTS, *_DISPLAYS, *_FREE, *_NUMBERS, *_FRESH})
+"""Operations that change nothing, besides all that is free to stand anywhere."""
 _CALCULATING: Final = frozenset(
     f"aten::{name}{overload}"
     for name in ("add", "sub", "mul", "div", "floor_divide", "remainder", "eq", "floor", "to")
@@ -376,6 +381,7 @@ class _Settling:
         self._here: frozenset[int] = frozenset()
         self._taken = {use for use in _taken_from([body]) if isinstance(use, int)}
         self._made: set[int] = set()
+        self._waiting: dict[int, Operation] = {}
         passing = _Passing(body)
         self._passed, self._types = passing.found, passing.types
         self._given = {use for use in _given([body]) if isinstance(use, int)}
@@ -386,6 +392,7 @@ class _Settling:
         outer, self._here = self._here, frozenset(chain(_own_uses(body), own))
         written: list[Operation] = []
         self._write(body, written)
+        self._write_waiting(body.results, written)
         results = [] if _raises(body) else [self._use(use, written) for use in body.results]
         self._here = outer
         return Body(body.params, written, results)
@@ -395,6 +402,10 @@ class _Settling:
         end = self._next + _count(body)
         self._define(len(body.params))
         for operation in map(self._named, body.operations):
+            if self._waiting and not self._waits(operation):
+                self._write_waiting(_uses(Body([], [operation], [])), written)
+                if operation.operator not in _QUIET:
+                    self._write_waiting(self._numbers_waiting(), written)
             self._operation(operation, written)
             if _always_raises(operation):
                 break
@@ -502,6 +513,27 @@ class _Settling:
             return None
         return _Constant([operation.outputs[0], {"list": [item for (item,) in items]}])
 
+    def _waits(self, operation: Operation) -> bool:
+        """Return whether an operation may stand anywhere before what uses its result: it makes a
+        list or dict of constants, or a number out of a tensor."""
+        if operation.operator in _FRESH:
+            return not any(isinstance(use, int) for use in operation.inputs)
+        return operation.operator in _NUMBERS
+
+    def _write_waiting(self, uses: Iterable[Plain], written: list[Operation]) -> None:
+        """Write the operations that wait for what uses them."""
+        for use in [*uses] if self._waiting else ():
+            operation = self._waiting.pop(use, None) if isinstance(use, int) else None
+            if operation is not None and isinstance(use, int):
+                inputs = [self._use(each, written) for each in operation.inputs]
+                written.append(operation._replace(inputs=inputs))
+                self._values[use] = self._count
+                self._count += 1
+
+    def _numbers_waiting(self) -> list[int]:
+        waiting = self._waiting.items()
+        return [value for value, operation in waiting if operation.operator in _NUMBERS]
+
     def _operation(self, operation: Operation, written: list[Operation]) -> None:
         known = self._number(operation)
         if known is None:
@@ -514,6 +546,9 @@ class _Settling:
             self._note(self._settled(operation.inputs[0]))
         elif operation.operator == _IF:
             self._if(operation, written)
+        elif self._waits(operation):
+            self._waiting[self._next] = operation
+            self._note(0)
         else:
             self._keep(operation, written)
 
