@@ -31,6 +31,7 @@ from tsarchive.ir.types import (
     TENSOR,
     DictType,
     EnumType,
+    HandleType,
     ListType,
     NamedType,
     OptionalType,
@@ -109,6 +110,8 @@ class Program:
                 return class_
             if _is_no_grad(key):
                 return syntax.form("torch.no_grad")
+            if _is_record_function(key):
+                return syntax.form("torch.profiler.record_function")
         if isinstance(key, Function):
             name = recovered_function(key)
             if name is not None:
@@ -169,6 +172,25 @@ def _is_no_grad(class_: ClassType) -> bool:
     if unmangled(class_.qualified_name) != f"{ROOT}.{_NO_GRAD}" or len(class_.attributes) != 1:
         return False
     return {name: _steps(method) for name, method in class_.methods.items()} == _STEPS_OF_NO_GRAD
+
+
+_RECORD_FUNCTION = "torch.autograd.profiler.record_function"
+_CALLS_OF_PROFILER = {
+    "__enter__": ["profiler::_record_function_enter_new"],
+    "__exit__": ["profiler::_record_function_exit"],
+}
+
+
+def _is_record_function(class_: ClassType) -> bool:
+    """Return whether a class is torch's ``record_function`` by name, and by what its methods call
+    of the profiler."""
+    if unmangled(class_.qualified_name) != f"{ROOT}.{_RECORD_FUNCTION}":
+        return False
+    called = {
+        name: [n.kind for n in walk(method.graph.nodes) if n.kind.startswith("profiler::")]
+        for name, method in class_.methods.items()
+    }
+    return called.items() >= _CALLS_OF_PROFILER.items()
 
 
 def _steps(function: Function) -> list[str]:
@@ -259,6 +281,8 @@ _PLAIN_ANNOTATIONS = {**_CLASSES, NONE: "None", NUMBER: "int | float | complex"}
 _TESTABLE = {**_CLASSES, simple_type("list"): "list", simple_type("tuple"): "tuple"}
 
 
+HANDLES = {"Future": "futures::Future", "Await": "futures::Awaitable"}
+"""The helpers that stand for calls that run later."""
 _CONTAINERS: dict[type[Type], str] = {ListType: "list", DictType: "dict", TupleType: "tuple"}
 
 
@@ -278,6 +302,8 @@ def shown_type(program: Program, type_: Type) -> ast.expr:
         return any_of([*parts, syntax.literal(None)])
     if isinstance(type_, UnionType):
         return any_of(parts)
+    if isinstance(type_, HandleType) and type_.kind in HANDLES:
+        return syntax.subscript(syntax.helper(HANDLES[type_.kind]), *parts)
     base = _CONTAINERS.get(type(type_))
     return syntax.form("Any") if base is None else syntax.subscript(syntax.form(base), *parts)
 

@@ -35,6 +35,7 @@ _NAMES: Final = {shown: name for name, shown in STATE_METHODS.items()}
 _OVERLOAD: Final = re.compile(r"(?P<operator>\btorch\.ops(?:\.\w+){2})\.\w+(?=\()")
 _FOREIGN: Final = re.compile(r"\boperator\(\s*\"(?P<name>\w+::\w+)\",\s*\".*\",?\s*\)\(")
 _TYPE_TEST: Final = re.compile(r"\btype\((?P<value>\w+)\) (?P<test>is|is not) (?P<type>\w+)\b")
+_HANDLE: Final = re.compile(r"\b(?P<kind>Future)\[")
 _FRAME: Final = re.compile(r'^\s*File "(?P<file>.+)", line (?P<line>\d+)', re.MULTILINE)
 
 
@@ -263,6 +264,7 @@ def _as_compiled(line: str) -> str:
         negation = "not " if match["test"] == "is not" else ""
         return f"{negation}isinstance({match['value']}, {match['type']})"
 
+    line = _HANDLE.sub(r"torch.jit.\g<kind>[", line)
     return _TYPE_TEST.sub(test, _OVERLOAD.sub(r"\g<operator>", line))
 
 

@@ -267,8 +267,8 @@ def _held(bodies: Iterable[Body]) -> Iterator[Plain]:
 
 
 def _calls_torch(operation: Operation) -> bool:
-    first = operation.inputs[0] if operation.operator == _CALL_FUNCTION else 0
-    return not isinstance(first, int) and typed(first)[0].startswith(_OF_TORCH)
+    called = operation.inputs[:1] if operation.operator == _CALL_FUNCTION else ()
+    return any(not isinstance(f, int) and typed(f)[0].startswith(_OF_TORCH) for f in called)
 
 
 def _given(bodies: Iterable[Body]) -> Iterator[Plain]:
