@@ -22,7 +22,7 @@ import torch
 from tsarchive.errors import UnsupportedError
 from tsarchive.formats.safetensors import Tensor, write_safetensors
 from tsarchive.formats.torchscript.tensors import storage_bytes
-from tsarchive.ir.classes import ClassType
+from tsarchive.ir.classes import ClassType, InterfaceType
 from tsarchive.ir.types import (
     ANY,
     INT,
@@ -461,6 +461,8 @@ def _is_open(type_: Type) -> bool:
     for tuples."""
     if isinstance(type_, ClassType):
         return not type_.is_module and not type_.is_native
+    if isinstance(type_, InterfaceType):
+        return True
     if isinstance(type_, TupleType):
         return type_.qualified_name is not None or any(map(_is_open, type_.parts()))
     return isinstance(type_, ListType | DictType | OptionalType | UnionType) or type_ == ANY

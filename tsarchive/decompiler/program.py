@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 from tsarchive.errors import UnsupportedError
-from tsarchive.ir.classes import ClassType, Function, FunctionType
+from tsarchive.ir.classes import ClassType, Function, FunctionType, InterfaceType
 from tsarchive.ir.constants import TableConstant
 from tsarchive.ir.graph import Value, closure, walk
 from tsarchive.ir.names import unmangled
@@ -287,11 +287,16 @@ _CONTAINERS: dict[type[Type], str] = {ListType: "list", DictType: "dict", TupleT
 
 
 def shown_type(program: Program, type_: Type) -> ast.expr:
-    """Annotate a type. What Python cannot say, such as an interface, is ``Any``."""
+    """Annotate a type. An interface is a protocol; what Python cannot say is ``Any``."""
     if type_ in _PLAIN_ANNOTATIONS:
         return syntax.form(_PLAIN_ANNOTATIONS[type_])
     match type_:
-        case TupleType(qualified_name=str()) | EnumType() | ClassType(is_native=False):
+        case (
+            TupleType(qualified_name=str())
+            | EnumType()
+            | InterfaceType()
+            | ClassType(is_native=False)
+        ):
             return program.reference(type_)
     parts = [shown_type(program, part) for part in type_.parts()]
     if not parts and isinstance(type_, TupleType):

@@ -85,6 +85,7 @@ class _Rescripting:
         self._libraries = libraries  # whose operators are registered as long as these exist
         self._package = importlib.import_module(Path(request.package).name)
         self._definitions: dict[Any, str] = {}
+        self._interfaces: dict[type, type] = {}
         self._functions = [*self._sources()]
         self._let_operators_stand()
         self._attempts = 0
@@ -133,7 +134,9 @@ class _Rescripting:
         while WHOLE not in self.failures:
             self._attempts += 1
             try:
-                return torch_jit.scripted(model, self._definitions, self._attempts)
+                return torch_jit.scripted(
+                    model, self._definitions, self._interfaces, self._attempts
+                )
             except Exception as error:
                 if not self._exclude(error) and not self._hide(error):
                     self.failures[WHOLE] = _reason(error)
@@ -170,9 +173,28 @@ class _Rescripting:
             self._definitions[found] = f"{folder}.{found.__name__}" if is_function else name
             if isinstance(found, FunctionType):
                 yield _source(name, found)
+            if getattr(found, "_is_protocol", False):
+                self._interfaces[found] = self._form_of(found)
+                continue
             _drop_accessors(found)
             for key, function in _methods(found):
                 yield _source(f"{name}.{_NAMES.get(key, key)}", function, found)
+
+    def _form_of(self, protocol: type) -> type:
+        """Return a protocol as torch.jit reads an interface."""
+        number = len(self._interfaces)
+        file = Path(self._request.archive).with_name(f"interface_{number}.py")
+        text = _interface_text(protocol)
+        file.write_text(text, encoding="utf-8")
+        made = ModuleType(file.stem)
+        made.__file__ = str(file)
+        sys.modules[made.__name__] = made
+        names = vars(sys.modules[protocol.__module__])
+        vars(made).update({name: names[name] for name in names if not name.startswith("__")})
+        made.__dict__["Module"] = torch.nn.Module
+        exec(compile(text, str(file), "exec", dont_inherit=True), vars(made))
+        form: type = vars(made)[protocol.__name__]
+        return form
 
     def _exclude(self, error: Exception) -> bool:
         """Give the function where an error is a body that compiles; return whether there is one.
@@ -369,6 +391,20 @@ def _replace(value: Any, other: Any, modules: Sequence[ModuleType]) -> None:
     for module in modules:
         for name in [name for name, found in vars(module).items() if found is value]:
             setattr(module, name, other)
+
+
+def _interface_text(protocol: type) -> str:
+    """Return the text of an interface; those of modules are called."""
+    definition = ast.parse(textwrap.dedent(inspect.getsource(protocol))).body[0]
+    assert isinstance(definition, ast.ClassDef)
+    methods = [each for each in definition.body if isinstance(each, ast.FunctionDef)]
+    is_module = any(each.name == "__call__" for each in methods)
+    for method in methods:
+        method.name = "forward" if method.name == "__call__" else method.name
+        method.body = [ast.Pass()]
+    definition.bases = [ast.Name("Module", ast.Load())] if is_module else []
+    definition.body = [*methods]
+    return f"from __future__ import annotations\n\n{ast.unparse(definition)}\n"
 
 
 def _not_compiled(name: str, file: Path) -> Any:
