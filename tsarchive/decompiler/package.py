@@ -618,8 +618,7 @@ def _protocol_body(
 def _protocol_method(
     program: Program, interface: InterfaceType, schema: FunctionSchema
 ) -> ast.stmt:
-    is_called = interface.is_module and schema.name == "forward"
-    name = "__call__" if is_called else method_name(schema.name, is_module=interface.is_module)
+    name = method_name(schema.name, is_module=interface.is_module)
     own, *others = schema.arguments
     arguments = [ast.arg(own.name)]
     arguments += [ast.arg(identifier(each.name), shown_type(program, each.type)) for each in others]

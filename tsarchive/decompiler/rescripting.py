@@ -14,6 +14,7 @@ import linecache
 import re
 import sys
 import textwrap
+import typing
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -100,6 +101,8 @@ class _Rescripting:
         for module in model.modules():
             for name, value in constants.get(type(module).__module__, {}).items():
                 setattr(module, name, value)
+        for protocol in filter(_is_protocol, self._definitions):
+            self._interfaces[protocol] = self._form_of(protocol, model)
         hooks = [*_hooks_of(model)]
         for class_ in {type(module) for module in model.modules()}:
             _name_as_archive(class_)
@@ -173,18 +176,22 @@ class _Rescripting:
             self._definitions[found] = f"{folder}.{found.__name__}" if is_function else name
             if isinstance(found, FunctionType):
                 yield _source(name, found)
-            if getattr(found, "_is_protocol", False):
-                self._interfaces[found] = self._form_of(found)
+            if _is_protocol(found):
                 continue
             _drop_accessors(found)
             for key, function in _methods(found):
                 yield _source(f"{name}.{_NAMES.get(key, key)}", function, found)
 
-    def _form_of(self, protocol: type) -> type:
+    def _form_of(self, protocol: type, model: torch.nn.Module) -> type:
         """Return a protocol as torch.jit reads an interface."""
         number = len(self._interfaces)
         file = Path(self._request.archive).with_name(f"interface_{number}.py")
-        text = _interface_text(protocol)
+        is_module = any(
+            typing.get_type_hints(type(owner)).get(name) is protocol
+            for owner in model.modules()
+            for name in owner._modules
+        )
+        text = _interface_text(protocol, is_module=is_module)
         file.write_text(text, encoding="utf-8")
         made = ModuleType(file.stem)
         made.__file__ = str(file)
@@ -393,14 +400,17 @@ def _replace(value: Any, other: Any, modules: Sequence[ModuleType]) -> None:
             setattr(module, name, other)
 
 
-def _interface_text(protocol: type) -> str:
-    """Return the text of an interface; those of modules are called."""
+def _is_protocol(found: Any) -> bool:
+    return getattr(found, "_is_protocol", False)
+
+
+def _interface_text(protocol: type, *, is_module: bool) -> str:
+    """Return the text of an interface: one of modules, which have a ``forward`` if any has."""
     definition = ast.parse(textwrap.dedent(inspect.getsource(protocol))).body[0]
     assert isinstance(definition, ast.ClassDef)
     methods = [each for each in definition.body if isinstance(each, ast.FunctionDef)]
-    is_module = any(each.name == "__call__" for each in methods)
+    is_module |= any(each.name == "forward" for each in methods)
     for method in methods:
-        method.name = "forward" if method.name == "__call__" else method.name
         method.body = [ast.Pass()]
     definition.bases = [ast.Name("Module", ast.Load())] if is_module else []
     definition.body = [*methods]
