@@ -20,7 +20,7 @@ from itertools import chain, zip_longest
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, BinaryIO, Final, Literal
+from typing import Any, BinaryIO, Final, Literal
 
 import torch
 
@@ -32,13 +32,10 @@ from tsarchive.fingerprinting import Readable, readable_contents, tensor_digest
 from tsarchive.formats.contents import Definition, Routine, TensorContent
 from tsarchive.formats.reading import Reading
 from tsarchive.formats.torchscript.contents import TorchScriptContents
-from tsarchive.formats.torchscript.stored_tensors import is_tensor
 from tsarchive.ir.classes import Function
-from tsarchive.ir.constants import TableConstant
 from tsarchive.ir.graph import Node
 from tsarchive.ir.schema import FunctionSchema, parse_schema
 from tsarchive.operators.effects import SCALAR_OVERLOADS
-from tsarchive.pickler import Reduce
 from tsarchive.run.objects import as_number
 from tsarchive.run.passes.liveness import Effects
 from tsarchive.run.passes.peephole import Identities
@@ -51,9 +48,6 @@ from .preparing import simplify
 from .rescripting import WHOLE, Request
 from .settling import bodies_of, names_read, names_set, routines_of_torch, settled
 from .syntax import HELPERS
-
-if TYPE_CHECKING:
-    from .package import DecompileReport
 
 _SCRIPT: Final = """
 import json, sys
@@ -103,29 +97,30 @@ class CodeCheck:
 
 def checked(
     f: str | os.PathLike[str] | BinaryIO,
-    report: DecompileReport,
+    directory: str | os.PathLike[str],
+    definitions: Mapping[str, str],
+    operators: Mapping[str, str] = MappingProxyType({}),
     foreign: Sequence[str] = (),
     imports: Sequence[str] = (),
 ) -> CodeCheck:
     """Compare the code of the archive ``f`` with that of its package, scripted again.
 
-    The functions that stand for operators of TorchScript, as the ``report`` of the package tells,
-    are taken for these, unless somebody changed the file that has them. A process of its own runs
-    the package; it imports ``imports`` first. ``foreign`` are schemas of operators that no library
-    may have registered there.
+    ``definitions`` are the classes and functions of the package in ``directory`` as the report of
+    :func:`tsarchive.decompile` has them, and ``operators`` the functions that stand for operators
+    of TorchScript. torch.jit takes the latter for these operators, unless somebody changed the file
+    that has them. ``foreign`` are the schemas, as far as calls tell them, of operators that no
+    library may have registered. A process of its own runs the package; it imports ``imports`` first.
 
     Raises ArchiveError where that process fails before it scripts anything, and what
     :func:`tsarchive.fingerprint` raises for the archive.
     """
-    definitions, directory = report.definitions, report.directory
-    has_helpers = _has_own_helpers(directory, report.operators)
     known = _by_name(foreign)
     with _readable(f, Effects(), known) as before, TemporaryDirectory() as folder:
         archive = _archive_in(folder)
         request = Request(
             package=os.path.abspath(directory),
             names=definitions,
-            operators=report.operators if has_helpers else {},
+            operators=operators if _has_own_helpers(directory, operators) else {},
             foreign=foreign,
             methods=[pair.name for pair in _comparison(before, before).routines()],
             archive=archive,
@@ -199,13 +194,8 @@ class _Numbers:
         """Return the number that the second operand of a node acts as; None for others."""
         known = node.schema is None or node.operator in SCALAR_OVERLOADS
         content = node.inputs[1].constant if known and len(node.inputs) > 1 else None
-        is_read = isinstance(content, TableConstant) and isinstance(content.value, Reduce)
-        return self._number(content.value) if is_read and is_tensor(content.value) else None
-
-    def _number(self, value: Reduce) -> complex | None:
-        values = self._contents.values_in(self._contents.constants_record)
-        values.value(value, "")
-        return next((self._read(tensor) for _, tensor in values.tensors), None)
+        tensor = self._contents.constant_tensor(content)
+        return None if tensor is None else self._read(tensor)
 
     def _read(self, tensor: TensorContent) -> complex | None:
         """Return the number of a tensor without dimensions whose elements are plain numbers."""

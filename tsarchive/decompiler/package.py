@@ -181,7 +181,8 @@ def decompile(
 
     if not isinstance(f, str | os.PathLike):
         f.seek(0)
-    check_ = checked(f, report, tuple(package.program.foreign), imports)
+    foreign = tuple(package.program.foreign)
+    check_ = checked(f, directory, report.definitions, report.operators, foreign, imports)
     return dataclasses.replace(report, check=check_)
 
 

@@ -164,7 +164,7 @@ def routines_of_torch(outline: Outline) -> dict[str, Routine]:
 def settled(
     routine: Routine,
     assigned: Container[str],
-    of_torch: Mapping[str, Routine],
+    of_torch: Mapping[str, Routine] = MappingProxyType({}),
     renamed: Mapping[str, str] = MappingProxyType({}),
 ) -> Routine:
     """Return a function whose reads of attributes stand where they are used.

@@ -30,6 +30,7 @@ from tsarchive.formats.contents import (
 )
 from tsarchive.frontend import CodeImporter
 from tsarchive.ir.classes import ClassType, Function, method_schema
+from tsarchive.ir.constants import TableConstant
 from tsarchive.ir.schema import FunctionSchema
 from tsarchive.ir.types import ANY, DictType, ListType, OptionalType, TupleType, Type
 from tsarchive.pickler import Global, Memoised, Object, Reduce, Value, loads
@@ -160,6 +161,15 @@ class TorchScriptContents(Contents):
             return name
         name = self._constants[id(value)] = f"CONSTANTS.c{len(self._constants)}"
         return [name, self._table.value(value, name)]
+
+    def constant_tensor(self, content: Any) -> TensorContent | None:
+        """Return the tensor that a constant of code is; None for what is none."""
+        value = content.value if isinstance(content, TableConstant) else None
+        if not (isinstance(value, Reduce) and is_tensor(value)):
+            return None
+        values = self.values_in(self.constants_record)
+        values.value(value, "")
+        return next((tensor for _, tensor in values.tensors), None)
 
     def class_named(self, qualified_name: str) -> tuple[ClassType, str]:
         """Return a class, and its canonical name."""
