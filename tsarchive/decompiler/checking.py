@@ -22,29 +22,22 @@ from tempfile import TemporaryDirectory
 from types import MappingProxyType
 from typing import Any, BinaryIO, Final, Literal
 
-import torch
-
 from tsarchive.analyses.encoding import Plain
 from tsarchive.diffing.definitions import routine_changes
-from tsarchive.diffing.programs import ProgramComparison
+from tsarchive.diffing.programs import ProgramComparison, RoutinePair
+from tsarchive.diffing.report import Change
 from tsarchive.errors import ArchiveError
 from tsarchive.fingerprinting import Readable, readable_contents, tensor_digest
-from tsarchive.formats.contents import Definition, Routine, TensorContent
-from tsarchive.formats.reading import Reading
+from tsarchive.formats.contents import Definition, Routine
 from tsarchive.formats.torchscript.contents import TorchScriptContents
-from tsarchive.ir.classes import Function
-from tsarchive.ir.graph import Node
 from tsarchive.ir.schema import FunctionSchema, parse_schema
-from tsarchive.operators.effects import SCALAR_OVERLOADS
-from tsarchive.run.objects import as_number
 from tsarchive.run.passes.liveness import Effects
-from tsarchive.run.passes.peephole import Identities
 
 from .copied_natives import runtime_module
 from .formatting import formatted
 from .layout import written
 from .naming import identifier
-from .preparing import simplify
+from .normalizing import Calls, Normalizing
 from .rescripting import WHOLE, Request
 from .settling import bodies_of, names_read, names_set, routines_of_torch, settled
 from .syntax import HELPERS
@@ -109,7 +102,8 @@ def checked(
     :func:`tsarchive.decompile` has them, and ``operators`` the functions that stand for operators
     of TorchScript. torch.jit takes the latter for these operators, unless somebody changed the file
     that has them. ``foreign`` are the schemas, as far as calls tell them, of operators that no
-    library may have registered. A process of its own runs the package; it imports ``imports`` first.
+    library may have registered. A process of its own runs the package; it imports
+    ``imports`` first.
 
     Raises ArchiveError where that process fails before it scripts anything, and what
     :func:`tsarchive.fingerprint` raises for the archive.
@@ -129,7 +123,7 @@ def checked(
         failures = _scripted(request, Path(folder), imports)
         if WHOLE in failures:
             return CodeCheck(tuple(_refused(before, failures)))
-        with _readable(archive, _Calls(), known) as after:
+        with _readable(archive, Calls(), known) as after:
             names = _other_names(definitions)
             found = _compared(before, after, failures, names)
             own = frozenset(definitions.values())
@@ -158,13 +152,10 @@ def _readable(
     foreign: Mapping[str, Sequence[FunctionSchema]],
 ) -> Iterator[Readable]:
     """Open an archive whose code is what torch's executor runs of it."""
-    identities = Identities()
     with readable_contents(f, debug=True, whole=True) as found:
         if isinstance(found.contents, TorchScriptContents):
-            numbers = _Numbers(found.contents, found.reading)
-            found.contents.simplify(
-                lambda function: simplify(function.graph, effects, identities, numbers.of), foreign
-            )
+            normalizing = Normalizing(found.contents, found.reading, effects)
+            found.contents.simplify(normalizing.function, foreign)
         yield found
 
 
@@ -173,37 +164,6 @@ def _by_name(schemas: Sequence[str]) -> dict[str, list[FunctionSchema]]:
     for schema in map(parse_schema, schemas):
         found[schema.name].append(schema)
     return found
-
-
-class _Calls(Effects):
-    """Lets all calls stay: a package has none that does nothing in the archive, where what it
-    calls of torch may be code of another release."""
-
-    def of(self, function: Function) -> bool:
-        return True
-
-
-class _Numbers:
-    """The numbers that constants of an archive act as."""
-
-    def __init__(self, contents: TorchScriptContents, reading: Reading) -> None:
-        self._contents = contents
-        self._reading = reading
-
-    def of(self, node: Node) -> complex | None:
-        """Return the number that the second operand of a node acts as; None for others."""
-        known = node.schema is None or node.operator in SCALAR_OVERLOADS
-        content = node.inputs[1].constant if known and len(node.inputs) > 1 else None
-        tensor = self._contents.constant_tensor(content)
-        return None if tensor is None else self._read(tensor)
-
-    def _read(self, tensor: TensorContent) -> complex | None:
-        """Return the number of a tensor without dimensions whose elements are plain numbers."""
-        match tensor.meaning:
-            case ["dense", str(dtype), [], []] if not tensor.elements.shape:
-                data = bytearray(b"".join(self._reading.pieces(tensor.elements)))
-                return as_number(torch.frombuffer(data, dtype=getattr(torch, dtype)).reshape(()))
-        return None
 
 
 def _has_own_helpers(directory: str | os.PathLike[str], operators: Mapping[str, str]) -> bool:
@@ -272,39 +232,50 @@ def _compared(
     before: Readable, after: Readable, failures: Mapping[str, str], known_as: Mapping[str, str]
 ) -> Iterator[MethodCheck]:
     comparison = _comparison(before, after, known_as)
-    pairs = [*comparison.routines()]
-    bodies = chain.from_iterable(bodies_of(side.contents.outline) for side in (before, after))
-    assigned = {*names_set(bodies), *names_set(pair.before.body for pair in pairs)}
-    renamed = _renamed(
-        {*names_read(pair.before.body for pair in pairs)},
-        {*names_read(bodies_of(after.contents.outline))},
-    )
-    of_torch = [routines_of_torch(side.contents.outline) for side in (before, after)]
-    found = {pair.name: pair.after for pair in pairs if pair.after is not None}
-    for where, name, own, other in pairs:
-        if name in failures:
-            yield MethodCheck(name, where, "not scripted", reason=failures[name])
-            continue
-        # The package has functions once that are alike.
-        paired = other or found.get(name)
-        changes = paired and routine_changes(
-            where,
-            settled(own, assigned, of_torch[0], renamed),
-            settled(_called_alike(own, paired), assigned, of_torch[1]),
-        )
-        if changes is None or (changes and other is None):
-            reason = "nothing that is scripted leads to it"
-            yield MethodCheck(name, where, "not scripted", reason=reason)
-        elif changes:
-            first = changes[0]
-            shown = _first_lines(first.before, first.after)
-            yield MethodCheck(name, where, "differs", *shown)
+    routines = _Routines(comparison, before, after)
+    for pair in routines.pairs:
+        if pair.name in failures:
+            yield MethodCheck(pair.name, pair.where, "not scripted", reason=failures[pair.name])
         else:
-            yield MethodCheck(name, where, "equal")
+            yield routines.check(pair)
     for name, definition, scripted in comparison.values():
         told = _values_of(definition), _values_of(scripted)
         if told[0] != told[1]:
             yield MethodCheck(name, name, "differs", *told)
+
+
+class _Routines:
+    """The routines of an archive beside those of its package, scripted again."""
+
+    def __init__(self, comparison: ProgramComparison, before: Readable, after: Readable) -> None:
+        self.pairs = [*comparison.routines()]
+        outlines = [side.contents.outline for side in (before, after)]
+        own = [pair.before.body for pair in self.pairs]
+        bodies = chain.from_iterable(map(bodies_of, outlines))
+        self._assigned = {*names_set(bodies), *names_set(own)}
+        self._renamed = _renamed({*names_read(own)}, {*names_read(bodies_of(outlines[1]))})
+        self._of_torch = [*map(routines_of_torch, outlines)]
+        self._scripted = {pair.name: pair.after for pair in self.pairs if pair.after is not None}
+
+    def check(self, pair: RoutinePair) -> MethodCheck:
+        # The package has functions that are alike once.
+        scripted = pair.after or self._scripted.get(pair.name)
+        changes = None if scripted is None else self._changes(pair, scripted)
+        if changes is None or (changes and pair.after is None):
+            reason = "nothing that is scripted leads to it"
+            return MethodCheck(pair.name, pair.where, "not scripted", reason=reason)
+        if not changes:
+            return MethodCheck(pair.name, pair.where, "equal")
+        shown = _first_lines(changes[0].before, changes[0].after)
+        return MethodCheck(pair.name, pair.where, "differs", *shown)
+
+    def _changes(self, pair: RoutinePair, scripted: Routine) -> Sequence[Change]:
+        own, other = pair.before, _called_alike(pair.before, scripted)
+        return routine_changes(
+            pair.where,
+            settled(own, self._assigned, self._of_torch[0], self._renamed),
+            settled(other, self._assigned, self._of_torch[1]),
+        )
 
 
 def _values_of(definition: Definition) -> str:

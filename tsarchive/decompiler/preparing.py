@@ -4,22 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Container
 from dataclasses import dataclass
-from functools import cache
 from itertools import pairwise
 from typing import Final
 
 from tsarchive.ir.classes import Function
 from tsarchive.ir.graph import Block, Node, Value, carried_values, drop_carried, must_be_none
-from tsarchive.ir.rewriting import blocks_in, copy_of, remove, replace, set_input
-from tsarchive.ir.types import BOOL, COMPLEX, FLOAT, INT, TENSOR
+from tsarchive.ir.rewriting import blocks_in, copy_of, remove, replace
+from tsarchive.ir.types import INT
 from tsarchive.operators.effects import (
-    SCALAR_OVERLOADS,
     WITH_EFFECTS,
     operator_may_write,
-    schema_may_write,
 )
-from tsarchive.run.expressions import scalar_form
-from tsarchive.run.operators import operator_schemas
 from tsarchive.run.passes.alias_analysis import Aliases
 from tsarchive.run.passes.liveness import (
     CALLS,
@@ -29,8 +24,7 @@ from tsarchive.run.passes.liveness import (
     called_function,
     known_result,
 )
-from tsarchive.run.passes.object_identity import must_differ, value_before
-from tsarchive.run.passes.peephole import Identities, NumberOf
+from tsarchive.run.passes.peephole import NumberOf
 
 from .exits import recover_exits
 from .flow import constant, text_of
@@ -67,12 +61,12 @@ def prepared(graph: Block, program: Program, number_of: NumberOf) -> Prepared:
     What the runner finds out about a graph it finds before, in the copy of the graph as it is.
     """
     copy = copy_of(graph, keeps_places=True)
-    _drop_repeated(copy, program.effects)
+    drop_repeated(copy, program.effects)
     live = Liveness(copy, program.effects)
     unchanged = program.identities.of(copy, live.nodes, number_of)
     aliases = Aliases(copy, live.nodes)
     counted = counters(live.nodes)
-    _prune(copy, live)
+    prune(copy, live)
     recover_counts(copy)
     recover_headers(copy)
     recover_exits(copy)
@@ -82,89 +76,7 @@ def prepared(graph: Block, program: Program, number_of: NumberOf) -> Prepared:
     return Prepared(copy, unchanged, counted)
 
 
-def simplify(graph: Block, effects: Effects, identities: Identities, number_of: NumberOf) -> None:
-    """Leave in a graph what runs and has results that are used, as torch's executor has it.
-
-    ``number_of`` tells the numbers that constants act as: numbers take their places, and additions
-    of 0 and the like are left out.
-    """
-    for block in blocks_in(graph):
-        for node in [node for node in block.nodes if node.kind in _WITH_NUMBERS]:
-            number = number_of(node)
-            if number is not None:
-                _give_number(block, node, number)
-        for node in [node for node in block.nodes if node.kind in _IDENTITIES]:
-            if _never_none(node) or must_differ(*node.inputs, graph):
-                replace(node.output, constant(block, node.kind == _IS_NOT, BOOL))
-                remove(block, node)
-        for node in block.nodes:
-            if node.kind in ("prim::TupleIndex", "prim::TupleUnpack"):
-                _give_items(node)
-            node.has_effects |= node.schema is None and _always_writes(node.kind)
-    _take_known_branches(graph)
-    _drop_repeated(graph, effects)
-    unchanged = identities.of(graph, Liveness(graph, effects).nodes, lambda _: None)
-    for block in blocks_in(graph):
-        for node in [node for node in block.nodes if node in unchanged]:
-            replace(node.output, node.input)
-            remove(block, node)
-    _prune(graph, Liveness(graph, effects))
-
-
-def _never_none(node: Node) -> bool:
-    """Return whether a node compares with None what an operator made that is never None."""
-    value, other = node.inputs
-    made = value.node
-    is_made = made.schema is not None and not made.is_constant and value.type == TENSOR
-    return must_be_none(other) and is_made and "backward" not in made.kind
-
-
-def _give_items(node: Node) -> None:
-    """Let items stand for what is taken out of the tuple that they were put into."""
-    for output in node.outputs:
-        item = value_before(output)
-        if item is not None:
-            replace(output, item)
-
-
-@cache
-def _always_writes(name: str) -> bool:
-    """Return whether all operators of a name write to what they are given."""
-    schemas = operator_schemas(name)
-    return bool(schemas) and all(map(schema_may_write, schemas))
-
-
-def _take_known_branches(block: Block) -> None:
-    """Let the branch that a constant chooses stand in the place of an if."""
-    for node in list(block.nodes):
-        for inner in node.blocks:
-            _take_known_branches(inner)
-        if node.kind == "prim::If" and node.input.node.is_constant:
-            body = node.blocks[not node.input.constant]
-            for output, value in zip(node.outputs, body.returns, strict=True):
-                replace(output, value)
-            place = block.nodes.index(node)
-            block.nodes[place:place] = body.nodes
-            body.nodes.clear()
-            remove(block, node)
-
-
-_IS_NOT: Final = "aten::__isnot__"
-_IDENTITIES: Final = frozenset({"aten::__is__", _IS_NOT})
-
-
-def _give_number(block: Block, node: Node, number: complex) -> None:
-    """Let the second operand of a node be a number."""
-    type_ = INT if isinstance(number, int) else FLOAT if isinstance(number, float) else COMPLEX
-    set_input(node, 1, constant(block, number, type_))
-    if node.schema is not None:
-        node.schema = scalar_form(node.schema)
-
-
-_WITH_NUMBERS: Final = frozenset(name.partition(".")[0] for name in SCALAR_OVERLOADS)
-
-
-def _drop_repeated(graph: Block, effects: Effects) -> None:
+def drop_repeated(graph: Block, effects: Effects) -> None:
     """Take out calls whose results nothing uses and that follow once more.
 
     torch.jit compiles arguments again for each overload that it tries.
@@ -235,7 +147,7 @@ _CALL: Final = "prim::CallFunction"
 _RAISE: Final = "prim::RaiseException"
 
 
-def _prune(block: Block, live: Liveness) -> None:
+def prune(block: Block, live: Liveness) -> None:
     """Take out what does not run, and results that nothing uses."""
     for node in reversed(list(block.nodes)):
         if node.is_constant:
@@ -248,7 +160,7 @@ def _prune(block: Block, live: Liveness) -> None:
         elif node.kind == "prim::Loop":
             _drop_carried(node, live.values)
         for inner in node.blocks:
-            _prune(inner, live)
+            prune(inner, live)
         result = known_result(node)
         if result is not None:
             known = result if node.output.type == INT else bool(result)

@@ -438,7 +438,7 @@ class _Settling:
         """Return what stands for a call: of torch's code, what it comes to in any release."""
         first, *given = call.inputs
         if call.operator == _CALL_METHOD:
-            called = self._of_torch.get(f"{self._type_of(first)}.{call.attributes['name']}")
+            called = self._of_torch.get(f"{self._type_of(first)}.{call.attributes['name']!s}")
             kept = [] if called is None else _without_defaults(called, call.inputs)
             return call._replace(inputs=kept or call.inputs)
         called = self._of_torch.get(self._type_of(first))

@@ -78,7 +78,7 @@ def following_state(module: nn.Module) -> Iterator[None]:
             originals[id(current)] = tensor
 
     def end(*_: Any) -> None:
-        for holder, *_ in shared:
+        for holder in [place[0] for place in shared]:
             for key, value in _places(holder):
                 holder[key] = originals.get(id(value), value)
         originals.clear()
