@@ -21,9 +21,9 @@ from tsarchive.errors import CallError, UnsupportedError
 from tsarchive.formats.base import LoadOptions, OpenedArchive
 from tsarchive.formats.registry import opened_zip, zip_format
 from tsarchive.formats.torchscript.tensors import given_device
-from tsarchive.ir.classes import ClassType, Function
+from tsarchive.ir.classes import ClassType, Function, InterfaceType
 from tsarchive.ir.constants import GeneratorSeed
-from tsarchive.ir.schema import Argument
+from tsarchive.ir.schema import Argument, FunctionSchema
 from tsarchive.ir.types import (
     ANY,
     EnumType,
@@ -53,6 +53,7 @@ from .naming import (
     identifier,
     is_plain,
     members_of,
+    method_name,
 )
 from .objects import Instances, ObjectValues, TensorFile
 from .program import CONSTANTS, Program, shown_type
@@ -180,7 +181,8 @@ def decompile(
 
     if not isinstance(f, str | os.PathLike):
         f.seek(0)
-    check_ = checked(f, directory, report.definitions, report.operators, imports)
+    foreign = tuple(package.program.foreign)
+    check_ = checked(f, directory, report.definitions, report.operators, foreign, imports)
     return dataclasses.replace(report, check=check_)
 
 
@@ -423,6 +425,8 @@ def body_of(program: Program, key: Type | Function, definition: Definition) -> l
             return _enum_body(program, key, definition)
         case TupleType(qualified_name=str()):
             return _named_tuple_body(program, key, definition)
+        case InterfaceType():
+            return _protocol_body(program, key, definition)
     raise UnsupportedError(f"{annotation(key)} has no Python class")
 
 
@@ -601,3 +605,24 @@ def _named_tuple_body(program: Program, type_: TupleType, definition: Definition
         body.append(ast.AnnAssign(ast.Name(name, ast.Store()), shown, None, 1))
     made = syntax.class_(definition.name, [syntax.form("NamedTuple")], body)
     return [_documented(made, definition.origin)]
+
+
+def _protocol_body(
+    program: Program, interface: InterfaceType, definition: Definition
+) -> list[ast.stmt]:
+    """Return the protocol of the classes that have the methods of an interface."""
+    body = [_protocol_method(program, interface, each) for each in interface.methods.values()]
+    made = syntax.class_(definition.name, [syntax.form("Protocol")], body)
+    return [_documented(made, definition.origin)]
+
+
+def _protocol_method(
+    program: Program, interface: InterfaceType, schema: FunctionSchema
+) -> ast.stmt:
+    name = method_name(schema.name, is_module=interface.is_module)
+    own, *others = schema.arguments
+    arguments = [ast.arg(own.name)]
+    arguments += [ast.arg(identifier(each.name), shown_type(program, each.type)) for each in others]
+    defaults = [syntax.literal(each.default) for each in others if each.has_default]
+    body: list[ast.stmt] = [ast.Expr(ast.Constant(...))]
+    return syntax.function(name, arguments, defaults, body, shown_type(program, schema.return_type))

@@ -11,7 +11,10 @@ from tsarchive.ir.classes import Function
 from tsarchive.ir.graph import Block, Node, Value, carried_values, drop_carried, must_be_none
 from tsarchive.ir.rewriting import blocks_in, copy_of, remove, replace
 from tsarchive.ir.types import INT
-from tsarchive.operators.effects import WITH_EFFECTS, operator_may_write
+from tsarchive.operators.effects import (
+    WITH_EFFECTS,
+    operator_may_write,
+)
 from tsarchive.run.passes.alias_analysis import Aliases
 from tsarchive.run.passes.liveness import (
     CALLS,
@@ -58,12 +61,12 @@ def prepared(graph: Block, program: Program, number_of: NumberOf) -> Prepared:
     What the runner finds out about a graph it finds before, in the copy of the graph as it is.
     """
     copy = copy_of(graph, keeps_places=True)
-    _drop_repeated(copy, program.effects)
+    drop_repeated(copy, program.effects)
     live = Liveness(copy, program.effects)
     unchanged = program.identities.of(copy, live.nodes, number_of)
     aliases = Aliases(copy, live.nodes)
     counted = counters(live.nodes)
-    _prune(copy, live)
+    prune(copy, live)
     recover_counts(copy)
     recover_headers(copy)
     recover_exits(copy)
@@ -73,13 +76,7 @@ def prepared(graph: Block, program: Program, number_of: NumberOf) -> Prepared:
     return Prepared(copy, unchanged, counted)
 
 
-def prune(graph: Block, effects: Effects) -> None:
-    """Take out of a graph what does not run, and results that nothing uses."""
-    _drop_repeated(graph, effects)
-    _prune(graph, Liveness(graph, effects))
-
-
-def _drop_repeated(graph: Block, effects: Effects) -> None:
+def drop_repeated(graph: Block, effects: Effects) -> None:
     """Take out calls whose results nothing uses and that follow once more.
 
     torch.jit compiles arguments again for each overload that it tries.
@@ -150,7 +147,7 @@ _CALL: Final = "prim::CallFunction"
 _RAISE: Final = "prim::RaiseException"
 
 
-def _prune(block: Block, live: Liveness) -> None:
+def prune(block: Block, live: Liveness) -> None:
     """Take out what does not run, and results that nothing uses."""
     for node in reversed(list(block.nodes)):
         if node.is_constant:
@@ -163,7 +160,7 @@ def _prune(block: Block, live: Liveness) -> None:
         elif node.kind == "prim::Loop":
             _drop_carried(node, live.values)
         for inner in node.blocks:
-            _prune(inner, live)
+            prune(inner, live)
         result = known_result(node)
         if result is not None:
             known = result if node.output.type == INT else bool(result)

@@ -71,12 +71,14 @@ def must_differ(first: Value, second: Value, graph: Block) -> bool:
 
 def _source(value: Value) -> Value:
     """The value that an object has first, before casts and before tuples that are unpacked."""
-    while (before := _before(value)) is not None:
+    while (before := value_before(value)) is not None:
         value = before
     return value
 
 
-def _before(value: Value) -> Value | None:
+def value_before(value: Value) -> Value | None:
+    """Return what a value was before a cast, or before it was put into a tuple; None where it was
+    neither."""
     node = value.node
     if node.kind in ALIASES and node.inputs:
         return node.input
