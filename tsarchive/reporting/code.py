@@ -323,7 +323,7 @@ def _drawn(line: _Line, block: str, boxes: Mapping[str, str]) -> Html:
     anchor = f"{block}-L{line.number}"
     box = boxes.get(anchor)
     told = f"line {line.number} in the data flow"
-    link = tag("a", "◇", href=f"#{box}", class_="drawn-as", aria_label=told) if box else None
+    link = tag("a", href=f"#{box}", class_="drawn-as", aria_label=told) if box else None
     return tag("span", link, text, Html("\n"), class_="line", id=anchor, data_n=line.number)
 
 

@@ -33,6 +33,12 @@ _CONTROL: Final = (ast.If, ast.For, ast.While, ast.With)
 _PREFIXES: Final = ("torch.ops.aten.", "torch.ops.", "torch.", "ops.", "__torch__.")
 
 
+_TOLD_OF: Final = (
+    "A box is a step, and leads to its line of code below, which leads back. Arrows follow the "
+    "values. Attributes and constants are left out."
+)
+
+
 @dataclass(slots=True)
 class Flow:
     """The boxes of a method, those of its first steps; ``steps`` counts all of them."""
@@ -52,8 +58,7 @@ def data_flow(subject: Subject) -> Section | None:
     flows, others = _flows(subject)
     if not flows:
         return None
-    told = tag("p", "A box is a step, and leads to its line of code below. Arrows follow the values. "
-               "Attributes and constants are left out.", class_="dim")  # fmt: skip
+    told = tag("p", _TOLD_OF, class_="dim")
     figures = (_figure(flow, is_open=not index) for index, flow in enumerate(flows))
     left = f"and {plural(others, 'more method')}, whose code is below" if others else None
     body = joined((told, *figures, tag("p", left, class_="more") if left else None))
@@ -166,7 +171,9 @@ class _Reading:
             label = f"{kind}: {plural(len(calls), 'call')}"
             sources = self._box(label, ", ".join(calls) or kind, statement, "control", sources)
         elif calls:
-            sources = self._box(" → ".join(reversed(calls)), ast.unparse(statement), statement, "call", sources)
+            sources = self._box(
+                " → ".join(reversed(calls)), ast.unparse(statement), statement, "call", sources
+            )
         elif len(targets) == 1 and isinstance(statement, ast.Assign):
             self._written[targets[0]] = dotted(statement.value).removeprefix("self.")
         for name in targets:
@@ -203,7 +210,7 @@ class _Reading:
 
 
 def _short(label: str) -> str:
-    return label if len(label) <= _LABEL else f"{label[:_LABEL - 1]}…"
+    return label if len(label) <= _LABEL else f"{label[: _LABEL - 1]}…"
 
 
 def _called(statement: ast.stmt, written: Mapping[str, str]) -> Iterator[str]:

@@ -29,14 +29,15 @@ def at_a_glance(subject: Subject) -> Html:
 
 def _answers(subject: Subject) -> Iterator[Html]:
     facts = _facts(subject)
-    told = lambda labels: [facts[label] for label in labels if label in facts]  # noqa: E731
-    yield _answer("What it is", title_of(subject.kind or "unknown"), *told(_WHAT)[:2])
-    yield _answer("Who wrote it", *(told(_WHO)[:1] or [_UNKNOWN]))
+    what, who, how_big = ([facts[label] for label in labels if label in facts]
+                          for labels in (_WHAT, _WHO, _HOW_BIG))  # fmt: skip
+    yield _answer("What it is", title_of(subject.kind or "unknown"), *what[:2])
+    yield _answer("Who wrote it", *(who[:1] or [_UNKNOWN]))
     if subject.verified is not None:
         yield _safety(subject)
     if subject.compatibility is not None and subject.compatibility.rows:
         yield _running(subject.compatibility.rows[0])
-    yield _answer("How big it is", size(subject.nbytes), *told(_HOW_BIG))
+    yield _answer("How big it is", size(subject.nbytes), *how_big)
 
 
 def _answer(question: str, *answers: str, style: str | None = None) -> Html:

@@ -13,6 +13,7 @@ _PADDING: Final = 12
 _HEIGHT: Final = 26
 _GAP: Final = 18
 _BETWEEN: Final = 30
+_HALF: Final = _BETWEEN // 2
 _LANE: Final = 9
 # Sweeps that order the boxes of a layer by where those before them stand.
 _SWEEPS: Final = 4
@@ -63,9 +64,7 @@ def layered(boxes: Sequence[Box], label: str) -> Html:
     height = _HEIGHT + (len(layers) - 1) * (_HEIGHT + _BETWEEN) + 8
     arrows = (_arrow(places[a], places[b], right, lanes.get((a, b))) for a, b in edges)
     drawn = (_box(box, places[number]) for number, box in enumerate(boxes))
-    head = tag("marker", tag("path", d="M0 0L6 3L0 6z"), id="flow-head", viewBox="0 0 6 6", refX=6,
-               refY=3, markerWidth=7, markerHeight=7, orient="auto", class_="head")  # fmt: skip
-    return tag("svg", tag("defs", head), *arrows, *drawn, width=width, height=height,
+    return tag("svg", *arrows, *drawn, width=width, height=height,
                viewBox=f"{round(left, 1)} -4 {width} {height}", class_="flow", role="group",
                aria_label=label)  # fmt: skip
 
@@ -92,7 +91,9 @@ def _ordered(layers: list[list[int]], boxes: Sequence[Box]) -> list[list[int]]:
         for source in box.sources:
             users.setdefault(source, []).append(number)
     sources = {number: list(box.sources) for number, box in enumerate(boxes)}
-    place = {number: index - len(layer) / 2 for layer in layers for index, number in enumerate(layer)}
+    place = {
+        number: index - len(layer) / 2 for layer in layers for index, number in enumerate(layer)
+    }
     for sweep in range(_SWEEPS):
         near = users if sweep % 2 else sources
         for layer in reversed(layers) if sweep % 2 else layers:
@@ -117,32 +118,29 @@ def _places(boxes: Sequence[Box], layers: list[list[int]]) -> dict[int, _Place]:
     return places
 
 
-def _lanes(
-    edges: Sequence[tuple[int, int]], rows: Mapping[int, int]
-) -> dict[tuple[int, int], int]:
+def _lanes(edges: Sequence[tuple[int, int]], rows: Mapping[int, int]) -> dict[tuple[int, int], int]:
     """Give each arrow that passes layers the first lane beside the boxes that is free there."""
     taken: list[int] = []
     lanes = {}
     for source, number in sorted(edges, key=lambda edge: (rows[edge[0]], rows[edge[1]])):
         free = (index for index, last in enumerate(taken) if last <= rows[source])
         lane = next(free, len(taken))
-        taken[lane:lane + 1] = [rows[number]]
+        taken[lane : lane + 1] = [rows[number]]
         lanes[source, number] = lane
     return lanes
 
 
 def _arrow(one: _Place, other: _Place, right: float, lane: int | None) -> Html:
-    x1, y1, x2, y2 = one.middle, one.y + _HEIGHT, other.middle, other.y
-    half = _BETWEEN / 2
+    x1, y1, x2, y2 = (round(each) for each in (one.middle, one.y + _HEIGHT, other.middle, other.y))
+    start, end = f"M{x1} {y1}C{x1} {y1 + _HALF}", f"{x2} {y2 - _HALF} {x2} {y2}"
     if lane is None:
-        path = f"M{x1:.0f} {y1:.0f}C{x1:.0f} {y1 + half:.0f} {x2:.0f} {y2 - half:.0f} {x2:.0f} {y2:.0f}"
+        path = f"{start} {end}"
     else:
-        side = right + _LANE * (lane + 1)
-        path = (
-            f"M{x1:.0f} {y1:.0f}C{x1:.0f} {y1 + half:.0f} {side:.0f} {y1:.0f} {side:.0f} {y1 + _BETWEEN:.0f}"
-            f"V{y2 - _BETWEEN:.0f}C{side:.0f} {y2:.0f} {x2:.0f} {y2 - half:.0f} {x2:.0f} {y2:.0f}"
-        )
-    return tag("path", d=path, class_="edge")
+        side = round(right + _LANE * (lane + 1))
+        down = f"{side} {y1} {side} {y1 + _BETWEEN}V{y2 - _BETWEEN}C{side} {y2}"
+        path = f"{start} {down} {end}"
+    head = f"M{x2 - 3} {y2 - 6}L{x2} {y2}L{x2 + 3} {y2 - 6}"
+    return tag("path", d=f"{path}{head}", class_="edge")
 
 
 def _box(box: Box, place: _Place) -> Html:

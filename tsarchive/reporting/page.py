@@ -175,8 +175,9 @@ def _about(
     with ExitStack() as stack:
         subject = replace(_subject(given, histograms, findings, rows, step, stack), plan=plan)
         made = made_sections(_SECTIONS, subject, step)
+        header = _header(subject)
     ok = is_fine(subject.findings) if findings else None
-    return Made(subject.name, subject.kind, _header(subject), made, ok)
+    return Made(subject.name, subject.kind, header, made, ok)
 
 
 def _subject(
