@@ -33,16 +33,20 @@ def folder(tmp_path, monkeypatch):
 @pytest.mark.parametrize("name", WRITING)
 def test_an_interrupt_leaves_nothing_half_written(name, folder, monkeypatch):
     """The signal comes when all is written, before the first file gets its name."""
-    replaced = []
+    replaced, real = [], os.replace
 
     def replace(source, target):
+        if ".tsarchive-" not in str(source):  # pytest caches what it imports
+            real(source, target)
+            return
         replaced.append(target)
         signal.raise_signal(signal.SIGINT)
 
     with monkeypatch.context() as patched:
         patched.setattr(os, "replace", replace)
         result = run(name, *WRITING[name])
-    assert len(replaced) == 1
+    (target,) = replaced
+    assert str(WRITING[name][1 if name == "convert" else 2]) in os.fspath(target)
     assert (result.exit_code, result.stdout) == (130, "")
     assert result.stderr == "stopped: no file was left half-written\n"
     left = [path for path in folder.rglob("*") if path.is_file()]
