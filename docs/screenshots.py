@@ -52,7 +52,7 @@ def main() -> None:
         browser = Browser(path, Path(folder, "profile"))
         for name, page, width, dark in (
             ("report-light", "report", 1240, False), ("report-dark", "report", 1240, True),
-            ("diff", "diff", 1240, False), ("terminal", "terminal", 820, False),
+            ("diff", "diff", 1240, False), ("terminal", "terminal", 1000, False),
         ):  # fmt: skip
             browser.size(width, 800, dark=dark)
             browser.open(pages[page])
