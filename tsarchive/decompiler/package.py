@@ -11,6 +11,7 @@ import sys
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, BinaryIO
 
 import torch
@@ -168,7 +169,7 @@ def decompile(
     files = package.files()
     tell("writing")
     untranslated = tuple(package.program.untranslated)
-    written_files = tuple(_write(target, *file) for file in sorted(files.items()))
+    written_files = _written(target, files)
     report = DecompileReport(
         str(directory), package.root_name, written_files, untranslated,
         package.program.libraries, package.definitions, package.operators,
@@ -375,11 +376,18 @@ def _check_name(name: str, shown: str) -> None:
         raise CallError(message, hint=hint)
 
 
-def _write(target: Path, name: str, content: bytes) -> WrittenFile:
-    path = target / name
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(content)
-    return WrittenFile(name, len(content))
+def _written(target: Path, files: Mapping[str, bytes]) -> tuple[WrittenFile, ...]:
+    """Write all files beside the directory, then move them in: no half of a package is left."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with TemporaryDirectory(prefix=".tsarchive-", dir=target.parent) as folder:
+        for name, content in files.items():
+            path = Path(folder, name)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(content)
+        for name in files:
+            (target / name).parent.mkdir(parents=True, exist_ok=True)
+            os.replace(Path(folder, name), target / name)
+    return tuple(WrittenFile(name, len(content)) for name, content in sorted(files.items()))
 
 
 _HOST = torch.device("cpu")

@@ -14,6 +14,7 @@ from typing import Final
 
 from tsarchive.archive import Archive
 from tsarchive.auditing import AuditReport
+from tsarchive.compatibility import CompatReport
 from tsarchive.describing.text import visible
 from tsarchive.findings import Finding
 from tsarchive.formats.executorch.content import Program
@@ -156,7 +157,7 @@ def table(
     body = [_row(row, key) for row, key in zip_longest(rows, keys)]
     made = tag("table", tag("thead", head), tag("tbody", *body), id=f"table-{name}",
                data_sortable=True)  # fmt: skip
-    scrolled = tag("div", made, class_="scroll")
+    scrolled = tag("div", made, class_="scroll", tabindex=0, role="region", aria_label=name)
     if len(rows) < _FILTERED_FROM:
         return scrolled
     label = tag("label", "Filter ", tag("input", type="search", data_filter=f"table-{name}",
@@ -216,7 +217,8 @@ class Subject:
 
     ``archive`` is None where it cannot be opened; ``verified`` and ``audited`` where this was not
     requested. ``rows`` limits how much of each kind is shown, ``histograms`` is a pattern for the
-    names of tensors whose values are counted. ``plan`` tells the ways out of its format.
+    names of tensors whose values are counted. ``plan`` tells the ways out of its format, and
+    ``compatibility`` what the torch that is installed does with it.
     """
 
     name: str
@@ -227,6 +229,7 @@ class Subject:
     rows: int
     histograms: str | None
     plan: LeavingPlan | None = None
+    compatibility: CompatReport | None = None
 
     @property
     def kind(self) -> str | None:

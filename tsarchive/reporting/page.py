@@ -12,19 +12,23 @@ from typing import BinaryIO, Final
 from tsarchive.archive import Archive
 from tsarchive.archive import open as opened
 from tsarchive.auditing import audit
+from tsarchive.compatibility import CompatReport, compat
 from tsarchive.container.writer import is_same_file, replacing
 from tsarchive.describing.text import plural, size
 from tsarchive.errors import ArchiveError, CallError
 from tsarchive.findings import Severity, is_fine
 from tsarchive.formats.registry import title_of
 from tsarchive.leaving.plan import LeavingPlan
+from tsarchive.operators.registry import installed_torch, listed_versions, minor
 from tsarchive.remote import located
 from tsarchive.steps import no_step
 from tsarchive.verifying import verify
 
 from .code import code
+from .data_flow import data_flow, flow_anchors
 from .document import Made, Row, document, made_sections
 from .given import Given
+from .glance import at_a_glance
 from .html import ROWS, Html, Subject, joined, tag
 from .memory_plan import memory_plan
 from .tables import findings, operators, overview, pickled_names, records, tensors, tree
@@ -35,7 +39,7 @@ def _header(subject: Subject) -> Html:
     kind = subject.kind or "unknown"
     parts = [title_of(kind), f"{size(subject.nbytes)} ({subject.nbytes:,} bytes)"]
     told = joined((", ".join(parts), *_badges(subject)), " ")
-    return joined((tag("h1", subject.name), tag("p", told)))
+    return joined((tag("h1", subject.name), tag("p", told), at_a_glance(subject)))
 
 
 def _badges(subject: Subject) -> Iterator[Html]:
@@ -52,14 +56,15 @@ def _badges(subject: Subject) -> Iterator[Html]:
 
 # In page order.
 _SECTIONS: Final[Sequence[Row[Subject]]] = (
-    ("overview", "Overview", overview),
+    ("modules", "Modules", tree),
     ("findings", "Findings", findings),
     ("ways", "Ways out", ways),
-    ("modules", "Modules", tree),
+    ("overview", "Overview", overview),
     ("operators", "Operators", operators),
     ("memory", "Memory plan", memory_plan),
     ("tensors", "Tensors", tensors),
-    ("code", "Code", code),
+    ("flow", "Data flow", data_flow),
+    ("code", "Code", lambda subject: code(subject, flow_anchors(subject))),
     ("pickled", "Pickled names", pickled_names),
     ("records", "Records", records),
 )
@@ -170,8 +175,9 @@ def _about(
     with ExitStack() as stack:
         subject = replace(_subject(given, histograms, findings, rows, step, stack), plan=plan)
         made = made_sections(_SECTIONS, subject, step)
+        header = _header(subject)
     ok = is_fine(subject.findings) if findings else None
-    return Made(subject.name, subject.kind, _header(subject), made, ok)
+    return Made(subject.name, subject.kind, header, made, ok)
 
 
 def _subject(
@@ -188,7 +194,17 @@ def _subject(
     # Findings explain why a file cannot be opened.
     with suppress(ArchiveError) if findings else nullcontext():
         archive = stack.enter_context(opened(given.fresh()))
-    return Subject(given.name, given.nbytes, archive, verified, audited, rows, histograms)
+    made = Subject(given.name, given.nbytes, archive, verified, audited, rows, histograms)
+    return replace(made, compatibility=_compatibility(given)) if findings else made
+
+
+def _compatibility(given: Given) -> CompatReport | None:
+    """Return what the installed torch does with a file, or the newest; None where none reads it."""
+    known = listed_versions()
+    installed = minor(installed_torch() or known[-1])
+    with suppress(ArchiveError):
+        return compat(given.fresh(), [installed if installed in known else known[-1]])
+    return None
 
 
 def _check_other_file(
