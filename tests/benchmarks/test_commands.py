@@ -93,7 +93,8 @@ def test_a_comparison_is_put_in_its_place(monkeypatch, tmp_path):
     written = page.read_text()
     assert written.startswith("before\n<!-- comparison -->\n\n|")
     assert written.endswith("\n<!-- end of comparison -->\nafter\n")
-    assert DATED.search(written) and "old" not in written
+    assert DATED.search(written)
+    assert "old" not in written
     page.write_text("no place")
     with pytest.raises(ValueError, match="has no place for comparison"):
         command.main()
