@@ -26,7 +26,15 @@ class _Ranked(str, Enum):
 
 
 class Severity(_Ranked):
-    """The severity of a finding. Severities are ordered, and compare equal to their names."""
+    """The severity of a finding. Severities are ordered, and compare equal to their names.
+
+    For example:
+
+        >>> tsarchive.verify("half.pt").findings[0].severity is tsarchive.Severity.ERROR
+        True
+        >>> tsarchive.Severity.ERROR > tsarchive.Severity.INFO
+        True
+    """
 
     INFO = "info"
     """Worth knowing; harmless by itself."""
@@ -49,7 +57,13 @@ class Severity(_Ranked):
 
 
 class Nature(_Ranked):
-    """The kinds of claims of findings about their files. Each is graver than those before it."""
+    """The kinds of claims of findings about their files. Each is graver than those before it.
+
+    For example:
+
+        >>> tsarchive.verify("half.pt").findings[0].nature is tsarchive.Nature.BROKEN
+        True
+    """
 
     ABILITY = "ability"
     """Something that the file's code can do."""
@@ -73,6 +87,10 @@ class Finding:
     version; ``record`` and ``offset`` say where, as in ArchiveError: an offset is a byte position
     in the record, or in the file when ``record`` is None or the rule begins with ``zip-``;
     ``line`` is 1-based in a code record; ``hint`` says what to do.
+
+        >>> finding = tsarchive.verify("half.pt").findings[0]
+        >>> finding.rule, finding.severity.value, finding.nature.value
+        ('file-cut-short', 'error', 'broken')
     """
 
     rule: str

@@ -56,6 +56,10 @@ class Fingerprint:
     ``tensors`` of those of each; ``extra_files`` of extra files by name. ``model`` is of code,
     structure and weights. ``weights``, ``tensors`` and ``model`` are empty where weights were left
     out. Fingerprints are hashable, so that equal models are one key of a dict or set.
+
+        >>> first, second = tsarchive.fingerprint("net.pt"), tsarchive.fingerprint("tuned.pt")
+        >>> first.code == second.code, first.weights == second.weights
+        (True, False)
     """
 
     code: str
@@ -94,6 +98,10 @@ def fingerprint(
     Raises ArchiveError for a file that is broken or of another kind, SourceError for code that
     cannot be read, CallError for what is neither a file nor a module, OSError for a file that
     cannot be read; for a module what ``save`` raises.
+
+        >>> tsarchive.save(net, "again.pt")
+        >>> tsarchive.fingerprint("again.pt") == tsarchive.fingerprint("net.pt")
+        True
     """
     with readable_contents(source, whole=weights) as found:
         return fingerprint_of(found.contents, found.reading, weights=weights, step=step)

@@ -70,6 +70,9 @@ def audit(
 
     Raises OSError when the file cannot be read, CallError when ``source`` is no file, FormatError
     when it has no end.
+
+        >>> tsarchive.audit("net.pt").ok
+        True
     """
     with closing(open_source(source)) as opened:
         if weights:

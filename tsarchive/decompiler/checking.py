@@ -63,6 +63,10 @@ class MethodCheck:
 
     Of what is a ``library``'s class or function in the package, the code is that of the library's
     release here. That it does what the archive's does was proven when the package was written.
+
+        >>> done = tsarchive.decompile("net.pt", "checked", check=True, force=True)
+        >>> [(method.where, method.outcome) for method in done.check.methods]
+        [('forward', 'equal'), ('head.forward', 'equal')]
     """
 
     name: str
@@ -78,6 +82,10 @@ class CodeCheck:
     """All methods and functions of an archive, in the order of its modules.
 
     What objects hold is not compared, as arguments of constructors and values of attributes.
+
+        >>> done = tsarchive.decompile("net.pt", "checked", check=True)
+        >>> {method.outcome for method in done.check.methods}
+        {'equal'}
     """
 
     methods: tuple[MethodCheck, ...]

@@ -88,6 +88,10 @@ class DecompileReport:
     the package brings along to the operators that they stand for. ``copies`` counts the modules
     that are named after a class of a library, but not proven to be of it: their classes are in the
     package, as the archive has them. ``check`` is set where one was asked for.
+
+        >>> done = tsarchive.decompile("net.pt", "source")
+        >>> done.root, done.untranslated
+        (..., ())
     """
 
     directory: str
@@ -154,6 +158,10 @@ def decompile(
     Raises ArchiveError where the archive cannot be loaded, UnsupportedError for what has no
     Python form, CallError for a directory that is not empty or that no package can be in, and
     for a ``map_location`` that is no device; OSError when nothing can be written.
+
+        >>> done = tsarchive.decompile("net.pt", "source", force=True)
+        >>> sorted(file.name for file in done.files)[0]
+        '__init__.py'
     """
     target = _destination(directory, force=force)
     device = given_device(map_location)
@@ -338,7 +346,14 @@ _NAME_HINT = "Name a directory as an import statement can, such as my_model"
 
 @dataclass(frozen=True, slots=True)
 class WrittenFile:
-    """A file of the package: its path inside of it, and its size in bytes."""
+    """A file of the package: its path inside of it, and its size in bytes.
+
+    For example:
+
+        >>> done = tsarchive.decompile("net.pt", "source", force=True)
+        >>> "__init__.py" in [file.name for file in done.files]
+        True
+    """
 
     name: str
     size: int

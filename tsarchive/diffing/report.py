@@ -84,6 +84,10 @@ class Change:
     ``also`` are other places of the same change: those of modules that share the class. A change
     ``is_probable`` where checksums tell it which the files bring and nobody has checked. Of values
     that differ, ``before`` and ``after`` are these, and ``values`` is None.
+
+        >>> [change] = tsarchive.diff("net.pt", "tuned.pt", only=["weights"]).changes
+        >>> change.kind, change.where
+        ('tensor values', 'head.bias')
     """
 
     kind: str
@@ -156,6 +160,10 @@ class DiffReport:
     cannot. ``divergence`` is set where both were run and gave different results. ``by_checksum`` is
     True where tensors were compared by the CRC-32s and sizes that directories tell, and not read:
     that those of no change are the same is probable, not proven.
+
+        >>> report = tsarchive.diff("net.pt", "tuned.pt", only=["code"])
+        >>> report.changes, report.compared
+        ([], ('code',))
     """
 
     before: str

@@ -74,7 +74,14 @@ STEPS: Final = ("verifying", "auditing", *(name for name, _, _ in _SECTIONS), "w
 
 @dataclass(frozen=True, slots=True)
 class SectionSize:
-    """A section of a page: it shows ``shown`` of ``total`` things, in so many bytes."""
+    """A section of a page: it shows ``shown`` of ``total`` things, in so many bytes.
+
+    For example:
+
+        >>> page = tsarchive.report("net.pt", findings=False)
+        >>> [(part.shown, part.total) for part in page.sections if part.name == "tensors"]
+        [(2, 2)]
+    """
 
     name: str
     shown: int
@@ -91,6 +98,10 @@ class Page:
     no finding is above ``Severity.INFO``, None where nothing was checked. Where two files are
     compared, ``ok`` tells whether they have the same model; of a survey, whether all its files have
     been read, and none has a finding above ``Severity.INFO`` or violates a rule of a gate.
+
+        >>> page = tsarchive.report("net.pt", findings=False)
+        >>> page.html.startswith("<!DOCTYPE html>"), page.path
+        (True, None)
     """
 
     file: str
@@ -141,6 +152,9 @@ def report(
     A file that cannot be opened gives a page with its findings. Raises OSError when ``f`` cannot be
     read or ``out`` cannot be written; CallError when ``f`` is not a file, when ``out`` is ``f``,
     and for ``rows`` below 1; without ``findings``, what :func:`tsarchive.open` raises.
+
+        >>> tsarchive.report("net.pt", "net.html", findings=False).path
+        'net.html'
     """
     if rows < 1:
         raise CallError(f"a page has no {rows} rows", hint="Give a number of 1 or more")
