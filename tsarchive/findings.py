@@ -9,7 +9,6 @@ from enum import Enum
 from typing import Final
 
 from tsarchive.errors import ArchiveError, SaveError
-from tsarchive.notebook import table
 
 MAX_PER_RULE: Final = 100
 """The number of findings of a rule to keep: a file can break one at each of a million places."""
@@ -116,6 +115,8 @@ class Finding:
 def findings_table(title: str, findings: Sequence[Finding]) -> str:
     """Return findings as notebooks show them."""
     rows = ((one.severity.value, one.rule, one.message, one.record) for one in findings)
+    from tsarchive.notebook import table
+
     return table(title, rows, ("severity", "rule", "message", "record"), len(findings))
 
 

@@ -22,7 +22,6 @@ from tsarchive.formats.contents import Contents, TensorContent
 from tsarchive.formats.reading import Reading
 from tsarchive.formats.registry import format_of, opened_source
 from tsarchive.garbage import not_collecting
-from tsarchive.notebook import table
 from tsarchive.steps import Step, no_step
 
 if TYPE_CHECKING:
@@ -73,6 +72,8 @@ class Fingerprint:
         yield from self._parts()
 
     def _repr_html_(self) -> str:
+        from tsarchive.notebook import table
+
         return table("fingerprint", self._parts())
 
     def _parts(self) -> Iterator[tuple[str, object]]:

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
 from tsarchive.analyses.encoding import Plain
-from tsarchive.notebook import table
 
 Part: TypeAlias = Literal["code", "structure", "weights", "extra files"]
 
@@ -190,4 +189,6 @@ class DiffReport:
     def _repr_html_(self) -> str:
         rows = ((one.kind, one.where, one.before, one.after) for one in self.changes)
         title = f"{self.before} to {self.after}: {len(self.changes):,} changes"
+        from tsarchive.notebook import table
+
         return table(title, rows, ("kind", "where", "before", "after"), len(self.changes))
