@@ -3,6 +3,7 @@
 Annotations are values here, as torch.jit needs those of attributes.
 """
 
+import importlib
 import io
 import sys
 import zipfile
@@ -254,6 +255,48 @@ class Pads(nn.Module):
         return torch._C._nn.adaptive_avg_pool2d(y, [1, 1])
 
 
+@torch.jit.interface
+class Named(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        pass
+
+    def name(self) -> str:
+        pass
+
+
+class Doubled(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x * 2
+
+    @torch.jit.export
+    def name(self) -> str:
+        return "doubled"
+
+
+class Halved(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x / 2
+
+    @torch.jit.export
+    def name(self) -> str:
+        return "halved"
+
+
+class Choosing(nn.Module):
+    """Modules behind an interface, one of whose methods nothing calls by the class that has it."""
+
+    first: Named
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = Doubled()
+        self.rest = nn.ModuleList([Doubled(), Halved()])
+
+    def forward(self, x: torch.Tensor, which: int) -> tuple[torch.Tensor, str]:
+        chosen: Named = self.rest[which]
+        return chosen.forward(self.first.forward(x)), chosen.name()
+
+
 class Mixed(nn.Module):
     """What torch.jit has no source for as the package writes it."""
 
@@ -275,8 +318,8 @@ class Net(nn.Module):
 
 
 MODULES: list[Callable[[], nn.Module]] = [
-    Attributes, Chain, Calls, Defaults, Forked, Helpers, Holder, Layers, Locals, Net, Overloads,
-    Pads, Room, Tables, Values,
+    Attributes, Chain, Calls, Choosing, Defaults, Forked, Helpers, Holder, Layers, Locals, Net,
+    Overloads, Pads, Room, Tables, Values,
 ]  # fmt: skip
 COMING_BACK = [
     "class_interface", "enum_attribute", "final_scalars", "frozen", "if_elif_else",
@@ -317,6 +360,21 @@ def test_the_code_of_archives_comes_back(name, tmp_path):
     report = tsarchive.decompile(ARCHIVES / f"{name}.pt", tmp_path / "package", check=True)
     assert report.check is not None
     assert {*outcomes(report.check).values()} == {"equal"}
+
+
+def test_numbers_below_0_choose_no_module(tmp_path, monkeypatch):
+    archive = torch_saved(torch.jit.script(Choosing()))
+    tsarchive.decompile(io.BytesIO(archive), tmp_path / "choosing_package")
+    monkeypatch.syspath_prepend(tmp_path)
+    written = importlib.import_module("choosing_package").load()
+    theirs = torch.jit.load(io.BytesIO(archive))
+    x = torch.ones(2)
+    for which in (0, 1):
+        assert [*map(str, written(x, which))] == [*map(str, theirs(x, which))]
+    for which in (-1, 2):
+        for net in (written, theirs):
+            with pytest.raises((KeyError, RuntimeError)):
+                net(x, which)
 
 
 class Smooth(nn.Module):

@@ -36,6 +36,7 @@ _NAMES: Final = {shown: name for name, shown in STATE_METHODS.items()}
 _OVERLOAD: Final = re.compile(r"(?P<operator>\btorch\.ops(?:\.\w+){2})\.\w+(?=\()")
 _FOREIGN: Final = re.compile(r"\boperator\(\s*\"(?P<name>\w+::\w+)\",\s*\".*\",?\s*\)\(")
 _TYPE_TEST: Final = re.compile(r"\btype\((?P<value>\w+)\) (?P<test>is|is not) (?P<type>\w+)\b")
+_CHOSEN: Final = re.compile(r"\._modules\[str\((?P<key>[^()]+)\)\]")
 _HANDLE: Final = re.compile(r"\b(?P<kind>Future)\[")
 _FRAME: Final = re.compile(r'^\s*File "(?P<file>.+)", line (?P<line>\d+)', re.MULTILINE)
 
@@ -103,6 +104,7 @@ class _Rescripting:
                 setattr(module, name, value)
         for protocol in filter(_is_protocol, self._definitions):
             self._interfaces[protocol] = self._form_of(protocol, model)
+        self._compile_methods_of_interfaces()
         hooks = [*_hooks_of(model)]
         for class_ in {type(module) for module in model.modules()}:
             _name_as_archive(class_)
@@ -117,6 +119,15 @@ class _Rescripting:
                 torch_jit.compile_always(source.function)
             found = self._compiled(model) if wanted else found
         return self._with_constants(found)
+
+    def _compile_methods_of_interfaces(self) -> None:
+        """Let modules have the methods of interfaces, whether or not code calls them."""
+        members = {name for protocol in self._interfaces for name in vars(protocol)}
+        named = {name for name in members if not name.startswith("__")}
+        for source in self._functions:
+            is_of_module = source.owner is not None and issubclass(source.owner, torch.nn.Module)
+            if is_of_module and source.function.__name__ in named:
+                torch_jit.compile_always(source.function)
 
     def _left(self, model: torch.nn.Module, scripted: Any) -> Iterator[_Source]:
         """Yield the functions that are asked for and were not compiled when a model was."""
@@ -293,6 +304,7 @@ def _as_compiled(line: str) -> str:
         negation = "not " if match["test"] == "is not" else ""
         return f"{negation}isinstance({match['value']}, {match['type']})"
 
+    line = _CHOSEN.sub(r"[\g<key>]", line)
     line = _HANDLE.sub(r"torch.jit.\g<kind>[", line)
     return _TYPE_TEST.sub(test, _OVERLOAD.sub(r"\g<operator>", line))
 

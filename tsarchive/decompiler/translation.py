@@ -689,7 +689,8 @@ _LEAVING = "prim::Exit"
 _EXTENDING = "aten::add_.t"
 _FORMS = {
     "prim::Uninitialized": "None",
-    CHOSEN_MODULE: "_0[_1]",
+    # A number below 0 chooses nothing.
+    CHOSEN_MODULE: "_0._modules[str(_1)]",
     "prim::EnumValue": "_0.value",
     "prim::EnumName": "_0.name",
     "prim::unchecked_cast": "_0",
