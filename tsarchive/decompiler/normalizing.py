@@ -24,15 +24,13 @@ from tsarchive.run.expressions import scalar_form
 from tsarchive.run.objects import as_number
 from tsarchive.run.operators import operator_schemas
 from tsarchive.run.passes.liveness import Effects, Liveness
-from tsarchive.run.passes.object_identity import must_differ, value_before
+from tsarchive.run.passes.object_identity import COMPARISONS, OF_TUPLES, must_differ, value_before
 from tsarchive.run.passes.peephole import Identities
 
-from .flow import constant
+from .flow import constant, take_branch
 from .preparing import drop_repeated, prune
 
 _IS_NOT: Final = "aten::__isnot__"
-_IDENTITIES: Final = frozenset({"aten::__is__", _IS_NOT})
-_OF_TUPLES: Final = frozenset({"prim::TupleIndex", "prim::TupleUnpack"})
 _WITH_NUMBERS: Final = frozenset(name.partition(".")[0] for name in SCALAR_OVERLOADS)
 
 
@@ -75,9 +73,9 @@ class Normalizing:
             number = self._number_of(node)
             if number is not None:
                 _give_number(block, node, number)
-        elif node.kind in _OF_TUPLES:
+        elif node.kind in OF_TUPLES:
             _give_items(node)
-        elif node.kind in _IDENTITIES and _must_differ(node, graph):
+        elif node.kind in COMPARISONS and _must_differ(node, graph):
             replace(node.output, constant(block, node.kind == _IS_NOT, BOOL))
             remove(block, node)
 
@@ -128,13 +126,7 @@ def _take_known_branches(block: Block) -> None:
         for inner in node.blocks:
             _take_known_branches(inner)
         if node.kind == "prim::If" and node.input.node.is_constant:
-            body = node.blocks[not node.input.constant]
-            for output, value in zip(node.outputs, body.returns, strict=True):
-                replace(output, value)
-            place = block.nodes.index(node)
-            block.nodes[place:place] = body.nodes
-            body.nodes.clear()
-            remove(block, node)
+            take_branch(block, node, node.blocks[not node.input.constant])
 
 
 def _give_number(block: Block, node: Node, number: complex) -> None:

@@ -392,7 +392,10 @@ def _check_name(name: str, shown: str) -> None:
 
 
 def _written(target: Path, files: Mapping[str, bytes]) -> tuple[WrittenFile, ...]:
-    """Write all files beside the directory, then move them in: no half of a package is left."""
+    """Write all files beside the directory, then move them in one by one.
+
+    Each is whole or not there. What ends the process between two moves leaves those before it.
+    """
     target.parent.mkdir(parents=True, exist_ok=True)
     with TemporaryDirectory(prefix=".tsarchive-", dir=target.parent) as folder:
         for name, content in files.items():

@@ -11,10 +11,7 @@ from tsarchive.ir.classes import Function
 from tsarchive.ir.graph import Block, Node, Value, carried_values, drop_carried, must_be_none
 from tsarchive.ir.rewriting import blocks_in, copy_of, remove, replace
 from tsarchive.ir.types import INT
-from tsarchive.operators.effects import (
-    WITH_EFFECTS,
-    operator_may_write,
-)
+from tsarchive.operators.effects import WITH_EFFECTS, operator_may_write
 from tsarchive.run.passes.alias_analysis import Aliases
 from tsarchive.run.passes.liveness import (
     CALLS,

@@ -203,14 +203,13 @@ class _Rescripting:
             for name in owner._modules
         )
         text = _interface_text(protocol, is_module=is_module)
-        file.write_text(text, encoding="utf-8")
         made = ModuleType(file.stem)
         made.__file__ = str(file)
         sys.modules[made.__name__] = made
         names = vars(sys.modules[protocol.__module__])
         vars(made).update({name: names[name] for name in names if not name.startswith("__")})
         made.__dict__["Module"] = torch.nn.Module
-        exec(compile(text, str(file), "exec", dont_inherit=True), vars(made))
+        exec(_compiled(text, file), vars(made))
         form: type = vars(made)[protocol.__name__]
         return form
 
@@ -431,10 +430,15 @@ def _interface_text(protocol: type, *, is_module: bool) -> str:
 
 def _not_compiled(name: str, file: Path) -> Any:
     """Return a function of which torch.jit compiles the signature and not the body."""
-    file.write_text(f"def {name}() -> int:\n    return not_compiled\n", encoding="utf-8")
     found: dict[str, Any] = {"__name__": file.stem}
-    exec(compile(file.read_text(encoding="utf-8"), str(file), "exec"), found)
+    exec(_compiled(f"def {name}() -> int:\n    return not_compiled\n", file), found)
     return found[name]
+
+
+def _compiled(text: str, file: Path) -> CodeType:
+    """Return the code of a text, which stands in a file for those who read its lines."""
+    file.write_text(text, encoding="utf-8")
+    return compile(text, str(file), "exec", dont_inherit=True)
 
 
 def _source(name: str, function: FunctionType, owner: type | None = None) -> _Source:
@@ -450,8 +454,7 @@ def _without_body(function: FunctionType, file: Path) -> bool:
     assert isinstance(definition, ast.FunctionDef)
     definition.body = ast.parse("raise RuntimeError('not compiled')").body
     definition.decorator_list = []
-    file.write_text(ast.unparse(definition), encoding="utf-8")
-    code = compile(file.read_text(encoding="utf-8"), str(file), "exec", dont_inherit=True)
+    code = _compiled(ast.unparse(definition), file)
     try:
         function.__code__ = next(c for c in code.co_consts if isinstance(c, CodeType))
     except ValueError:  # it has variables of a function around it

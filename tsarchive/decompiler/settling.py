@@ -36,8 +36,8 @@ from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 from tsarchive.analyses.encoding import Plain
-from tsarchive.diffing.routines import typed
-from tsarchive.formats.contents import Body, Operation, Outline, Routine
+from tsarchive.diffing.routines import typed, walk
+from tsarchive.formats.contents import Body, Definition, Operation, Outline, Routine
 from tsarchive.operators.upgraders import OLDER
 
 _OLDER_MEANING: Final = "older meaning"
@@ -127,38 +127,37 @@ _MAKING: Final = frozenset(
 
 def names_set(bodies: Iterable[Body]) -> Iterator[str]:
     """Yield the names of the attributes that code sets, of whatever class."""
-    for body in bodies:
-        for operation in body.operations:
-            if operation.operator == _SET:
-                yield str(operation.attributes["name"])
-            yield from names_set(operation.bodies)
+    for operation in chain.from_iterable(map(walk, bodies)):
+        if operation.operator == _SET:
+            yield str(operation.attributes["name"])
 
 
 def names_read(bodies: Iterable[Body]) -> Iterator[str]:
     """Yield the names of the attributes that code reads or sets, of whatever class."""
-    for body in bodies:
-        for operation in body.operations:
-            if operation.operator in (_READ, _SET):
-                yield str(operation.attributes["name"])
-            yield from names_read(operation.bodies)
+    for operation in chain.from_iterable(map(walk, bodies)):
+        if operation.operator in (_READ, _SET):
+            yield str(operation.attributes["name"])
 
 
 def bodies_of(outline: Outline) -> Iterator[Body]:
     """Yield the bodies of all functions and methods."""
-    definitions = [module.definition for module in outline.modules.values()]
-    for definition in (*definitions, *outline.definitions):
+    for definition in _definitions(outline):
         yield from (routine.body for routine in definition.routines.values())
 
 
 def routines_of_torch(outline: Outline) -> dict[str, Routine]:
     """Return torch's own functions and methods in a program, by qualified name."""
-    modules = [module.definition for module in outline.modules.values()]
     return {
         f"{definition.name}.{name}".removesuffix("."): routine
-        for definition in (*modules, *outline.definitions)
+        for definition in _definitions(outline)
         if definition.name.startswith(_OF_TORCH)
         for name, routine in definition.routines.items()
     }
+
+
+def _definitions(outline: Outline) -> Iterator[Definition]:
+    yield from (module.definition for module in outline.modules.values())
+    yield from outline.definitions
 
 
 def settled(
@@ -240,13 +239,9 @@ def _takes_all(operation: Operation) -> bool:
     return given == [1] and not bounds
 
 
-def _taken_from(bodies: Iterable[Body]) -> Iterator[Plain]:
+def _taken_from(body: Body) -> Iterator[Plain]:
     """Yield the tensors that rows or columns are taken of."""
-    for body in bodies:
-        for operation in body.operations:
-            if operation.operator in _TAKING:
-                yield operation.inputs[0]
-            yield from _taken_from(operation.bodies)
+    return (each.inputs[0] for each in walk(body) if each.operator in _TAKING)
 
 
 def _gives_condition(branch: Operation, own: Sequence[int]) -> bool:
@@ -271,13 +266,11 @@ def _calls_torch(operation: Operation) -> bool:
     return any(not isinstance(f, int) and typed(f)[0].startswith(_OF_TORCH) for f in called)
 
 
-def _given(bodies: Iterable[Body]) -> Iterator[Plain]:
+def _given(body: Body) -> Iterator[Plain]:
     """Yield what operators are given that are no syntax, and functions of torch."""
-    for body in bodies:
-        for operation in body.operations:
-            if not operation.operator.startswith("prim::") or _calls_torch(operation):
-                yield from operation.inputs
-            yield from _given(operation.bodies)
+    for operation in walk(body):
+        if not operation.operator.startswith("prim::") or _calls_torch(operation):
+            yield from operation.inputs
 
 
 def _count(body: Body) -> int:
@@ -379,12 +372,12 @@ class _Settling:
         self._count = 0
         self._used = Counter(use for use in _uses(body) if isinstance(use, int))
         self._here: frozenset[int] = frozenset()
-        self._taken = {use for use in _taken_from([body]) if isinstance(use, int)}
+        self._taken = {use for use in _taken_from(body) if isinstance(use, int)}
         self._made: set[int] = set()
         self._waiting: dict[int, Operation] = {}
         passing = _Passing(body)
         self._passed, self._types = passing.found, passing.types
-        self._given = {use for use in _given([body]) if isinstance(use, int)}
+        self._given = {use for use in _given(body) if isinstance(use, int)}
         self._held = {use for use in _held([body]) if isinstance(use, int)}
 
     def body(self, body: Body) -> Body:
@@ -571,8 +564,8 @@ class _Settling:
             self._next = end
             self._pass(outputs, self._settled(branch.inputs[0]))
             return
-        paths = [*zip(branch.bodies, starts, strict=True)]
         condition, is_opposite = self._condition(branch.inputs[0], written)
+        paths = [*zip(branch.bodies, starts, strict=True)]
         if is_opposite:
             paths.reverse()
         kept = [index for index, (body, _) in enumerate(paths) if _raises(body)][:1]
