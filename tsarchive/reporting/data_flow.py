@@ -55,7 +55,7 @@ class _Method(NamedTuple):
 
 def data_flow(subject: Subject) -> Section | None:
     """Make the section; None for files whose code has no method of several steps."""
-    flows, others = _flows(subject)
+    flows, others = subject.once(_flows)
     if not flows:
         return None
     told = tag("p", _TOLD_OF, class_="dim")
@@ -67,7 +67,7 @@ def data_flow(subject: Subject) -> Section | None:
 
 def flow_anchors(subject: Subject) -> Mapping[str, str]:
     """Return the anchors of boxes by the anchors of the lines of code that they stand for."""
-    boxes = (box for flow in _flows(subject)[0] for box in flow.boxes)
+    boxes = (box for flow in subject.once(_flows)[0] for box in flow.boxes)
     return {box.href[1:]: box.anchor for box in boxes if box.href and box.anchor}
 
 

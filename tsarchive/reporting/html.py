@@ -7,10 +7,10 @@ and filtered by the script of the page, and readable without it.
 from __future__ import annotations
 
 import html
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
 from itertools import zip_longest
-from typing import Final
+from typing import Any, Final, TypeVar
 
 from tsarchive.archive import Archive
 from tsarchive.auditing import AuditReport
@@ -21,6 +21,8 @@ from tsarchive.formats.executorch.content import Program
 from tsarchive.formats.executorch.view import ExecutorchView
 from tsarchive.leaving.plan import LeavingPlan
 from tsarchive.verifying import VerifyReport
+
+_Made = TypeVar("_Made")
 
 ROWS: Final = 2_000
 """The default number of modules, of tensors, of operators, of records, of findings and of planned
@@ -230,6 +232,14 @@ class Subject:
     histograms: str | None
     plan: LeavingPlan | None = None
     compatibility: CompatReport | None = None
+    _made: dict[Any, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
+
+    def once(self, make: Callable[[Subject], _Made]) -> _Made:
+        """Return what a function makes of the file, made once for all sections that ask for it."""
+        if make not in self._made:
+            self._made[make] = make(self)
+        made: _Made = self._made[make]
+        return made
 
     @property
     def kind(self) -> str | None:

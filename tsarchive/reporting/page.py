@@ -208,8 +208,10 @@ def _subject(
     # Findings explain why a file cannot be opened.
     with suppress(ArchiveError) if findings else nullcontext():
         archive = stack.enter_context(opened(given.fresh()))
-    made = Subject(given.name, given.nbytes, archive, verified, audited, rows, histograms)
-    return replace(made, compatibility=_compatibility(given)) if findings else made
+    return Subject(
+        given.name, given.nbytes, archive, verified, audited, rows, histograms,
+        compatibility=_compatibility(given) if findings else None,
+    )  # fmt: skip
 
 
 def _compatibility(given: Given) -> CompatReport | None:
