@@ -1,8 +1,8 @@
-"""Draw what a terminal shows of `tsarchive demo`: the picture on top of the README.
+"""Draw what a terminal shows of commands: the picture on top of the README, and another.
 
-    python docs/terminal.py
+    python docs/terminal.py [NAME ...]
 
-writes `docs/pictures/demo-light.svg` and `docs/pictures/demo-dark.svg`.
+writes `docs/pictures/NAME-light.svg` and `docs/pictures/NAME-dark.svg`, by default of all names.
 """
 
 import io
@@ -17,8 +17,9 @@ from rich.terminal_theme import MONOKAI, TerminalTheme
 from rich.text import Text
 
 FOLDER = Path(__file__).parent / "pictures"
-WIDTH = 88
-COMMAND = "tsarchive demo"
+ARCHIVES = FOLDER.parents[1] / "fixtures" / "archives"
+WIDTH = 92
+COMMANDS = {"demo": "tsarchive demo", "terminal": "tsarchive info trace_submodules.pt"}
 # Black on white, in colours that can be read there.
 LIGHT = TerminalTheme(
     (255, 255, 255),
@@ -40,6 +41,7 @@ def shown(command: str) -> str:
         capture_output=True,
         text=True,
         check=True,
+        cwd=ARCHIVES,
     )
     return done.stdout
 
@@ -54,10 +56,11 @@ def drawn(command: str, output: str, theme: TerminalTheme) -> str:
 
 
 def main() -> None:
-    output = shown(COMMAND)
-    for name, theme in THEMES.items():
-        path = FOLDER / f"demo-{name}.svg"
-        path.write_text(drawn(COMMAND, output, theme), encoding="utf-8")
+    for picture in sys.argv[1:] or COMMANDS:
+        output = shown(COMMANDS[picture])
+        for name, theme in THEMES.items():
+            path = FOLDER / f"{picture}-{name}.svg"
+            path.write_text(drawn(COMMANDS[picture], output, theme), encoding="utf-8")
 
 
 if __name__ == "__main__":
