@@ -1,10 +1,10 @@
 """The comparison table of the README: tsarchive against torch.jit on the two demo models.
 
-    python benchmarks/compare.py [--runs 5]
+    python benchmarks/compare.py [--runs 5] [--write README.md]
 
-Runs `tsarchive demo --json` several times and prints medians as a Markdown table. Each side loads
-and runs in a process of its own with one thread, without the cache of compiled code; torch's import
-is not counted.
+Runs `tsarchive demo --json` several times and prints medians as a Markdown table, or writes it
+between two comments of a page. Each side loads and runs in a process of its own with one thread,
+without the cache of compiled code; torch's import is not counted.
 """
 
 import argparse
@@ -14,9 +14,10 @@ import statistics
 import subprocess
 import sys
 from itertools import chain
+from pathlib import Path
 from typing import Any
 
-from measured import measured
+from measured import measured, put, table
 
 Run = dict[str, Any]
 TIMES = {
@@ -53,19 +54,28 @@ def held(runs: list[Run], label: str, key: str) -> tuple[str, str, str]:
     return label, ours, theirs
 
 
+def compared(runs: int) -> str:
+    """Return the table, and what it depends on."""
+    models = [demo() for _ in range(runs)]
+    rows = [
+        held([*chain(*models)], "save, load, save gives the same bytes", "stable"),
+        *(row for each in zip(*models, strict=True) for row in timed(list(each))),
+    ]
+    columns = ("", "tsarchive", "torch.jit")
+    written = table(columns, (dict(zip(columns, row, strict=True)) for row in rows))
+    return f"{written}\n\n{measured()}"
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--runs", type=int, default=5)
-    runs = [demo() for _ in range(parser.parse_args().runs)]
-    rows = [
-        held([*chain(*runs)], "save, load, save gives the same bytes", "stable"),
-        *(row for models in zip(*runs, strict=True) for row in timed(list(models))),
-    ]
-    print("| | tsarchive | torch.jit |\n|---|---|---|")
-    for row in rows:
-        print(f"| {' | '.join(row)} |")
-    print()
-    print(measured())
+    parser.add_argument("--write", type=Path, metavar="PAGE", help="the page that has the table")
+    options = parser.parse_args()
+    text = compared(options.runs)
+    if options.write:
+        put(text, options.write, "comparison")
+    else:
+        print(text)
 
 
 if __name__ == "__main__":

@@ -18,6 +18,11 @@ class Limits(NamedTuple):
     """Bounds on one pickle record; beyond any of them reading ends with a PickleError.
 
     Depth needs no bound: the machine does not recurse.
+
+        >>> pickler.loads(pickler.dumps([1] * 100), limits=pickler.Limits(max_items=10))
+        Traceback (most recent call last):
+            ...
+        tsarchive.errors.PickleError: ...
     """
 
     max_bytes: int = 1 << 28
@@ -74,6 +79,9 @@ def loads(
     Raises PickleError, with the offset of the opcode, for whatever torch's unpickler would reject,
     and for input that it accepts without a defined meaning: targets and arguments of wrong type,
     memo ids and keys set twice, bytes after the end.
+
+        >>> pickler.loads(pickler.dumps({"sizes": (1, 2.5)}))
+        {'sizes': (1, 2.5)}
     """
     size = memoryview(data).nbytes
     if size > limits.max_bytes:

@@ -15,7 +15,15 @@ from typing import NamedTuple, TypeAlias
 
 
 class Memo(Enum):
-    """When a value is memoised, so that later references are written as BINGET."""
+    """When a value is memoised, so that later references are written as BINGET.
+
+    For example:
+
+        >>> always = pickler.Object(pickler.Global("__torch__", "Net"), {}, pickler.Memo.ALWAYS)
+        >>> shared = pickler.Object(pickler.Global("__torch__", "Net"), {})
+        >>> len(pickler.dumps(always)) > len(pickler.dumps(shared))
+        True
+    """
 
     SHARED = auto()
     """If it is referenced at least twice."""
@@ -27,7 +35,13 @@ class Memo(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Global:
-    """A name outside the pickle: a class, a function, a storage type."""
+    """A name outside the pickle: a class, a function, a storage type.
+
+    For example:
+
+        >>> pickler.loads(pickler.dumps(pickler.Global("torch", "float32"))).qualified_name
+        'torch.float32'
+    """
 
     module: str
     name: str
@@ -56,6 +70,10 @@ class Object:
 
     The state is whatever ``__getstate__`` returned, or else a dict of attributes, which belongs to
     the object and has no identity of its own.
+
+        >>> net = pickler.Object(pickler.Global("__torch__", "Net"), {"training": False})
+        >>> pickler.loads(pickler.dumps(net)).state
+        {'training': False}
     """
 
     cls: Global
@@ -71,6 +89,10 @@ class Reduce:
     that tuple belongs to the Reduce and has no identity of its own. ``items`` and ``state`` are
     what Python's pickler adds to an ``OrderedDict`` (``torch.save`` of a ``state_dict``); they are
     read, never written.
+
+        >>> device = pickler.Reduce(pickler.Global("torch", "device"), ("cpu",))
+        >>> pickler.loads(pickler.dumps(device)).argument
+        ('cpu',)
     """
 
     function: Global
@@ -85,6 +107,10 @@ class PersistentId:
     """A storage, named by the tuple ("storage", type, key, device, number of elements).
 
     It is written once and memoised; further references are BINGETs.
+
+        >>> storage = pickler.PersistentId(("storage", "0", "cpu", 4))
+        >>> pickler.loads(pickler.dumps(storage)).value
+        ('storage', '0', 'cpu', 4)
     """
 
     value: tuple[Value, ...]
@@ -94,6 +120,9 @@ class MarkedTuple(tuple["Value", ...]):
     """A tuple written as MARK, items, TUPLE whatever its length, and never memoised.
 
     Sizes, strides and the arguments of tensor and ``build_*list`` functions are such tuples.
+
+        >>> pickler.dumps(pickler.MarkedTuple((1, 2))) == pickler.dumps((1, 2))
+        False
     """
 
     __slots__ = ()
@@ -105,6 +134,9 @@ class Memoised:
 
     Identity is that of the wrapper: use one Memoised wherever the same container is meant. The
     value inside has no identity of its own.
+
+        >>> pickler.loads(pickler.dumps(pickler.Memoised([1, 2])))
+        [1, 2]
     """
 
     value: list[Value] | dict[Value, Value] | tuple[Value, ...]

@@ -110,6 +110,9 @@ def dumps(value: Value) -> bytes:
     if they are referenced at least twice (see Memo); ``()`` counts as one value. Raises SaveError
     if a value contains itself, has a type that TorchScript has no pickle for, is an int beyond 64
     bits, a string that UTF-8 cannot encode, or a malformed Global.
+
+        >>> pickler.loads(pickler.dumps([True, None, "text"]))
+        [True, None, 'text']
     """
     shared = shared_values(value)
     if shared is None:

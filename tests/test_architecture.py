@@ -184,11 +184,12 @@ MAY_IMPORT = {
         "tsarchive.saving",
     },
     "tsarchive.reporting": {
-        "tsarchive.analyses", "tsarchive.archive", "tsarchive.auditing", "tsarchive.container",
+        "tsarchive.analyses", "tsarchive.archive", "tsarchive.auditing", "tsarchive.compatibility",
+        "tsarchive.container",
         "tsarchive.describing", "tsarchive.diffing", "tsarchive.formats",
         "tsarchive.formats.executorch", "tsarchive.formats.registry", "tsarchive.frontend",
-        "tsarchive.ir", "tsarchive.leaving", "tsarchive.remote", "tsarchive.scanning",
-        "tsarchive.verifying",
+        "tsarchive.ir", "tsarchive.leaving", "tsarchive.operators", "tsarchive.remote",
+        "tsarchive.scanning", "tsarchive.verifying",
     },
     "tsarchive.leaving": {
         "tsarchive.archive", "tsarchive.converting", "tsarchive.decompiler", "tsarchive.describing",

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from filelock import FileLock
 
+import tsarchive
 from tests.support.archives import ARCHIVES, ROOT
 
 LINKS = {
@@ -71,6 +72,13 @@ def environment(wheel, tmp_path_factory) -> Path:
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="folders are other ones there")
 STAND_IN = "test_links_lead_from_the_package_to_its_folders"
+
+
+def test_one_version_is_told_everywhere():
+    citation = (ROOT / "CITATION.cff").read_text(encoding="utf-8")
+    assert f"\nversion: {tsarchive.__version__}\n" in citation
+    changelog = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    assert f"\n## {tsarchive.__version__}\n" in changelog
 
 
 @pytest.mark.long(STAND_IN)

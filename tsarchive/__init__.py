@@ -78,7 +78,7 @@ if TYPE_CHECKING:
 
     from .archive import Missing, missing, open
 
-__version__ = "0.1.0"
+__version__ = "1.0.0rc1"
 
 __all__ = [
     "Archive",

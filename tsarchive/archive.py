@@ -25,6 +25,10 @@ class Archive(OpenedArchive):
     """An archive opened for looking at. Also a context manager that closes itself.
 
     Opening reads the directory of the file; everything else is read when it is asked for.
+
+        >>> with tsarchive.open("net.pt") as archive:
+        ...     print(archive.kind, archive.totals.elements, archive.extra_files["labels.txt"])
+        torchscript 10 b'cat dog'
     """
 
     @property
@@ -104,6 +108,10 @@ def open(f: str | os.PathLike[str] | BinaryIO) -> Archive:  # the verb of the pu
 
     Raises FormatError when the file is neither a sound zip archive nor a sound file of ExecuTorch,
     OSError when it cannot be read, LimitError when it takes more than the limits allow.
+
+        >>> with tsarchive.open("net.pt") as archive:
+        ...     print(list(archive.tensors))
+        ['head.weight', 'head.bias']
     """
     place = located(f)  # by the name of a URL, which has no credentials
     name = os.fsdecode(place) if isinstance(place, (str, os.PathLike)) else ""
@@ -117,7 +125,14 @@ def archive_of(opened: Opened, name: str = "") -> Archive:
 
 @dataclass(frozen=True, slots=True)
 class Missing:
-    """Names as in :class:`tsarchive.Needs`. It is true when anything is missing."""
+    """Names as in :class:`tsarchive.Needs`. It is true when anything is missing.
+
+    For example:
+
+        >>> missing = tsarchive.missing("net.pt")
+        >>> missing.operators, missing.classes
+        ((), ())
+    """
 
     operators: tuple[str, ...]
     classes: tuple[str, ...]
@@ -144,6 +159,9 @@ def missing(f: str | os.PathLike[str] | BinaryIO | Archive) -> Missing:
 
     Raises ArchiveError for a file that is neither TorchScript nor a PT2 archive or whose code does
     not parse, OSError when it cannot be read.
+
+        >>> tsarchive.missing("net.pt").operators
+        ()
     """
     from tsarchive.run.operators import has_class, runs_here
 

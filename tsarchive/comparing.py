@@ -16,6 +16,9 @@ class RecordDifference:
     """The first byte in which a record of the two sides differs.
 
     ``first`` and ``second`` show up to 32 bytes from there on; None when the record is missing.
+
+        >>> tsarchive.RecordDifference("data.pkl", 2, b"one", b"two").offset
+        2
     """
 
     record: str
@@ -29,6 +32,9 @@ class SaveComparison:
     """Saves that should be equal byte for byte, and the records in which they are not.
 
     They may differ outside of all records: ``records`` is empty then.
+
+        >>> tsarchive.check_jitter("net.pt").twice.same
+        True
     """
 
     same: bool = True
@@ -41,6 +47,9 @@ class ReadComparison:
 
     A file of torch's own first save has pickles and debug records that torch itself writes
     otherwise once it has read them, so ``records`` may name those.
+
+        >>> tsarchive.check_jitter("net.pt").as_read.same_file
+        True
     """
 
     same_file: bool
@@ -49,7 +58,13 @@ class ReadComparison:
 
 @dataclass(frozen=True, slots=True)
 class Unprinted:
-    """A code or debug record that cannot be compared with what the graphs say, and why."""
+    """A code or debug record that cannot be compared with what the graphs say, and why.
+
+    For example:
+
+        >>> tsarchive.check_jitter("net.pt").graph.unprinted
+        ()
+    """
 
     record: str
     reason: str
@@ -74,6 +89,9 @@ class GraphReport:
 
     ``is_own`` tells that tsarchive was the first to save the code: that of a live module, or
     compressed as this process compresses it. Small records are compressed alike everywhere.
+
+        >>> tsarchive.check_jitter("net.pt").graph.records
+        ()
     """
 
     code: tuple[RecordDifference, ...] = ()
@@ -103,6 +121,10 @@ class JitterReport:
     below the text; ``canonical`` compares the canonical form of this process with those of two
     others, None when that was not asked for. ``kind`` is that of the saves: ``torchscript``, or
     ``pt2``, where ``graph`` is about JSON.
+
+        >>> report = tsarchive.check_jitter("net.pt")
+        >>> report.stable, report.as_read.same_file
+        (True, True)
     """
 
     stable: bool

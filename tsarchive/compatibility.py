@@ -28,6 +28,10 @@ class CompatReport(Compatibility):
     """Which releases of torch read a file, of what ``kind``, and what ties it to one place.
 
     ``rows`` are the releases that were asked for, oldest first.
+
+        >>> [row] = tsarchive.compat("net.pt", torch=["2.13"]).rows
+        >>> row.loads, row.runs
+        (True, True)
     """
 
     kind: str = ""
@@ -58,6 +62,10 @@ def compat(f: Subject, torch: Sequence[str] | None = None) -> CompatReport:
 
     Raises ArchiveError for a file that is broken or of another kind, CallError for a release that
     is not known, OSError for a file that cannot be read.
+
+        >>> rows = tsarchive.compat("net.pt", torch=["2.6", "2.13"]).rows
+        >>> [row.torch for row in rows if row.runs]
+        ['2.6', '2.13']
     """
     _releases(torch)  # named wrongly, they are told before the file is read
     with _opened(f) as opened:

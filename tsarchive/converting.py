@@ -88,6 +88,10 @@ class Conversion:
     weights of an ONNX file, the structure that belongs to weights. ``agreements`` tell of each
     method with an example call whether the runtime, the source and, for ExecuTorch, our runner
     give the same. ``opset`` is the version of the operators of an ONNX file.
+
+        >>> done = tsarchive.convert("net.pt", "net.safetensors")
+        >>> done.kind, done.extra_files_left_out
+        ('safetensors', ('labels.txt',))
     """
 
     file: str
@@ -178,6 +182,11 @@ def convert(
     not known; UnsupportedError for what the other format cannot hold, by operator and line of the
     user's source where they are known; TargetError for all that the other torch cannot read; what
     ``load`` and ``save`` raise.
+
+        >>> tsarchive.convert("net.pt", "net.pt2", args=(x,)).kind
+        'pt2'
+        >>> torch.equal(torch.export.load("net.pt2").module()(x), net(x))
+        True
     """
     to, beside = located(out), located(data)
     request = _Request(
@@ -636,6 +645,10 @@ def to_exported_program(
     torch.export cannot follow the code, such as a branch on the values of a tensor whose sides do
     not fit each other, with the place in the code, and what stopped it as the cause; what ``load``
     raises for a path.
+
+        >>> program = tsarchive.to_exported_program(net, (x,))
+        >>> torch.equal(program.module()(x), net(x))
+        True
     """
     if isinstance(module, str | os.PathLike):
         module = load(module, policy=policy)

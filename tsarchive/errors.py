@@ -24,6 +24,12 @@ class ArchiveError(Exception):
     ``record`` names the zip member concerned, ``offset`` is a byte position in it (or in the
     file when ``record`` is None), ``limit`` the bound that was exceeded, ``hint`` what to do.
     ``filename`` is set where it would be unclear which of several files is meant.
+
+        >>> try:
+        ...     tsarchive.open("half.pt")
+        ... except tsarchive.ArchiveError as error:
+        ...     print(error.message.partition(":")[0])
+        it is cut short
     """
 
     filename: str | None = None
@@ -56,17 +62,39 @@ class ArchiveWarning(UserWarning):
 
 
 class FormatError(ArchiveError, ValueError):
-    """The file breaks a rule of its format: not a zip, truncated, fields that contradict."""
+    """The file breaks a rule of its format: not a zip, truncated, fields that contradict.
+
+    For example:
+
+        >>> tsarchive.load("half.pt")
+        Traceback (most recent call last):
+            ...
+        tsarchive.errors.FormatError: it is cut short: ...
+    """
 
 
 class MissingRecordError(ArchiveError, KeyError):
-    """A record that the format requires, or that was asked for, is not in the archive."""
+    """A record that the format requires, or that was asked for, is not in the archive.
+
+    For example:
+
+        >>> with tsarchive.open("net.pt") as archive:
+        ...     archive.read("words.txt")
+        Traceback (most recent call last):
+            ...
+        tsarchive.errors.MissingRecordError: ...
+    """
 
 
 class UnsupportedError(ArchiveError, ValueError):
     """The file is well formed, but uses something that this version does not handle.
 
     ``origin`` is the line of user source that uses it, as ``file:line: text``, where it is known.
+
+        >>> tsarchive.stub("net.pt2")
+        Traceback (most recent call last):
+            ...
+        tsarchive.errors.UnsupportedError: ...
     """
 
     origin: str | None = None
@@ -77,6 +105,9 @@ class TargetError(UnsupportedError):
 
     ``obstacles`` are all that stand in the way: each has a ``record``, a ``line`` (0 where it
     concerns no line), the ``operator``, a ``reason``, and the release that can, as ``since``.
+
+        >>> issubclass(tsarchive.TargetError, tsarchive.UnsupportedError)
+        True
     """
 
     def __init__(
@@ -88,11 +119,26 @@ class TargetError(UnsupportedError):
 
 
 class TorchVersionError(ArchiveError, ImportError):
-    """The installed torch is older than tsarchive supports."""
+    """The installed torch is older than tsarchive supports.
+
+    For example:
+
+        >>> issubclass(tsarchive.TorchVersionError, ImportError)
+        True
+    """
 
 
 class PickleError(FormatError):
-    """A pickle record holds an opcode, global or value that the format does not allow."""
+    """A pickle record holds an opcode, global or value that the format does not allow.
+
+    For example:
+
+        >>> from tsarchive import pickler
+        >>> pickler.loads(b"not a pickle")
+        Traceback (most recent call last):
+            ...
+        tsarchive.errors.PickleError: ...
+    """
 
 
 class SourceError(FormatError):
@@ -100,6 +146,9 @@ class SourceError(FormatError):
 
     ``line`` is 1-based in the record, ``construct`` the text of that line; ``origin`` is the line
     of user source that it was compiled from, as ``file:line: text``, where a debug record has it.
+
+        >>> issubclass(tsarchive.PolicyError, tsarchive.SourceError)
+        True
     """
 
     def __init__(
@@ -127,7 +176,13 @@ class SourceError(FormatError):
 
 
 class UnknownClassError(ArchiveError, LookupError):
-    """A class named by a pickle or by code is neither in the archive nor registered in torch."""
+    """A class named by a pickle or by code is neither in the archive nor registered in torch.
+
+    For example:
+
+        >>> issubclass(tsarchive.UnknownClassError, LookupError)
+        True
+    """
 
 
 class UnknownOperatorError(SourceError, LookupError):
@@ -136,6 +191,9 @@ class UnknownOperatorError(SourceError, LookupError):
     ``operator`` is its qualified name, where one is named. ``is_unregistered`` says that this
     process has none of its name, ``is_removed`` that no torch of today has it, and nothing stands
     for it.
+
+        >>> tsarchive.UnknownOperatorError.of("torchvision::nms", "it is not registered").operator
+        'torchvision::nms'
     """
 
     operator: str | None = None
@@ -154,6 +212,11 @@ class PolicyError(SourceError, PermissionError):
     """Code names an operator or class that the policy does not allow.
 
     ``operator`` is its qualified name, ``function`` that of the archive's function that names it.
+
+        >>> tsarchive.load("net.pt", policy=tsarchive.Policy.default().forbid("aten::relu"))(x)
+        Traceback (most recent call last):
+            ...
+        tsarchive.errors.PolicyError: ...aten::relu...
     """
 
     def __init__(
@@ -177,19 +240,46 @@ class PolicyError(SourceError, PermissionError):
 class LimitError(ArchiveError, RuntimeError):
     """Code of an archive exceeded a bound of :class:`tsarchive.Limits`, or what is asked of a
     server one of :class:`tsarchive.RemoteLimits`.
+
+        >>> tsarchive.load("net.pt", limits=tsarchive.Limits(steps=0))(x)
+        Traceback (most recent call last):
+            ...
+        tsarchive.errors.LimitError: code of the archive goes beyond its budget of steps in ...
     """
 
 
 class RemoteError(ArchiveError, OSError):
-    """A file elsewhere cannot be read or written, or is no longer the one that was opened."""
+    """A file elsewhere cannot be read or written, or is no longer the one that was opened.
+
+    For example:
+
+        >>> issubclass(tsarchive.RemoteError, OSError)
+        True
+    """
 
 
 class SaveError(ArchiveError, ValueError):
-    """The module cannot be written as an archive that reads back as the same module."""
+    """The module cannot be written as an archive that reads back as the same module.
+
+    For example:
+
+        >>> tsarchive.save(torch.nn.ReLU(), "plain.pt")
+        Traceback (most recent call last):
+            ...
+        tsarchive.errors.SaveError: ...
+    """
 
 
 class CallError(ArchiveError, TypeError):
-    """A function of a loaded module was called with arguments that do not match its schema."""
+    """A function of a loaded module was called with arguments that do not match its schema.
+
+    For example:
+
+        >>> net("no tensor")
+        Traceback (most recent call last):
+            ...
+        tsarchive.errors.CallError: forward() expects a value of type 'Tensor' ... not 'str'
+    """
 
 
 class ScriptError(ArchiveError, RuntimeError):
@@ -198,6 +288,12 @@ class ScriptError(ArchiveError, RuntimeError):
     ``exception`` is the qualified name of the class that the code raised. Instances belong to a
     subclass of that name, which also derives from the builtin exception of that name if there is
     one: ``except ValueError`` catches the ValueError of an archive.
+
+        >>> try:
+        ...     net(torch.ones(0, 4))
+        ... except ValueError as error:
+        ...     print(isinstance(error, tsarchive.ScriptError), error.message)
+        True the batch is empty
     """
 
     def __new__(cls, message: str, *, exception: str = "RuntimeError") -> ScriptError:

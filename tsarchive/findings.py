@@ -9,7 +9,6 @@ from enum import Enum
 from typing import Final
 
 from tsarchive.errors import ArchiveError, SaveError
-from tsarchive.notebook import table
 
 MAX_PER_RULE: Final = 100
 """The number of findings of a rule to keep: a file can break one at each of a million places."""
@@ -26,7 +25,15 @@ class _Ranked(str, Enum):
 
 
 class Severity(_Ranked):
-    """The severity of a finding. Severities are ordered, and compare equal to their names."""
+    """The severity of a finding. Severities are ordered, and compare equal to their names.
+
+    For example:
+
+        >>> tsarchive.verify("half.pt").findings[0].severity is tsarchive.Severity.ERROR
+        True
+        >>> tsarchive.Severity.ERROR > tsarchive.Severity.INFO
+        True
+    """
 
     INFO = "info"
     """Worth knowing; harmless by itself."""
@@ -49,7 +56,13 @@ class Severity(_Ranked):
 
 
 class Nature(_Ranked):
-    """The kinds of claims of findings about their files. Each is graver than those before it."""
+    """The kinds of claims of findings about their files. Each is graver than those before it.
+
+    For example:
+
+        >>> tsarchive.verify("half.pt").findings[0].nature is tsarchive.Nature.BROKEN
+        True
+    """
 
     ABILITY = "ability"
     """Something that the file's code can do."""
@@ -73,6 +86,10 @@ class Finding:
     version; ``record`` and ``offset`` say where, as in ArchiveError: an offset is a byte position
     in the record, or in the file when ``record`` is None or the rule begins with ``zip-``;
     ``line`` is 1-based in a code record; ``hint`` says what to do.
+
+        >>> finding = tsarchive.verify("half.pt").findings[0]
+        >>> finding.rule, finding.severity.value, finding.nature.value
+        ('file-cut-short', 'error', 'broken')
     """
 
     rule: str
@@ -98,6 +115,8 @@ class Finding:
 def findings_table(title: str, findings: Sequence[Finding]) -> str:
     """Return findings as notebooks show them."""
     rows = ((one.severity.value, one.rule, one.message, one.record) for one in findings)
+    from tsarchive.notebook import table
+
     return table(title, rows, ("severity", "rule", "message", "record"), len(findings))
 
 

@@ -22,7 +22,6 @@ from tsarchive.formats.contents import Contents, TensorContent
 from tsarchive.formats.reading import Reading
 from tsarchive.formats.registry import format_of, opened_source
 from tsarchive.garbage import not_collecting
-from tsarchive.notebook import table
 from tsarchive.renaming import renamed
 from tsarchive.steps import Step, no_step
 
@@ -57,6 +56,10 @@ class Fingerprint:
     ``tensors`` of those of each; ``extra_files`` of extra files by name. ``model`` is of code,
     structure and weights. ``weights``, ``tensors`` and ``model`` are empty where weights were left
     out. Fingerprints are hashable, so that equal models are one key of a dict or set.
+
+        >>> first, second = tsarchive.fingerprint("net.pt"), tsarchive.fingerprint("tuned.pt")
+        >>> first.code == second.code, first.weights == second.weights
+        (True, False)
     """
 
     code: str
@@ -70,6 +73,8 @@ class Fingerprint:
         yield from self._parts()
 
     def _repr_html_(self) -> str:
+        from tsarchive.notebook import table
+
         return table("fingerprint", self._parts())
 
     def _parts(self) -> Iterator[tuple[str, object]]:
@@ -96,6 +101,10 @@ def fingerprint(
     Raises ArchiveError for a file that is broken or of another kind, SourceError for code that
     cannot be read, CallError for what is neither a file nor a module, OSError for a file that
     cannot be read; for a module what ``save`` raises.
+
+        >>> tsarchive.save(net, "again.pt")
+        >>> tsarchive.fingerprint("again.pt") == tsarchive.fingerprint("net.pt")
+        True
     """
     with readable_contents(f, whole=weights) as found:
         return fingerprint_of(found.contents, found.reading, weights=weights, step=step)

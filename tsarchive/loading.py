@@ -129,6 +129,12 @@ def load(
     that this process lacks, or is of another kind; OSError when it cannot be read; CallError for
     ``lazy`` and a file of another format, for ``modules="torch"`` with one, or with ``lazy``, and
     for other ``modules``.
+
+        >>> net = tsarchive.load("net.pt")
+        >>> net(x).shape, net.head.weight.shape
+        (torch.Size([3, 2]), torch.Size([2, 4]))
+        >>> type(tsarchive.load("net.pt", modules="torch").head)
+        <class 'torch.nn.modules.linear.Linear'>
     """
     guard = Guard(
         Policy.default() if policy is None else policy, Limits() if limits is None else limits

@@ -69,6 +69,10 @@ class SavedTensor:
     Such a record is saved as its bytes, of dtype ``uint8``, under its own name. Dtypes that
     safetensors lacks are saved as bytes, too; ``dtype`` and ``shape`` are those of the tensor, and
     stand in the metadata of the file.
+
+        >>> saved = tsarchive.salvage("half.pt", "rest.safetensors", force=True).saved
+        >>> [(tensor.name, tensor.dtype, tensor.shape) for tensor in saved]
+        [('head.weight', 'float32', (2, 4)), ('head.bias', 'float32', (2,))]
     """
 
     name: str
@@ -80,7 +84,13 @@ class SavedTensor:
 
 @dataclass(frozen=True, slots=True)
 class LostTensor:
-    """A tensor, or a record of tensors, that was not saved, and why."""
+    """A tensor, or a record of tensors, that was not saved, and why.
+
+    For example:
+
+        >>> tsarchive.LostTensor("head.bias", "its record is cut short").name
+        'head.bias'
+    """
 
     name: str
     reason: str
@@ -93,6 +103,10 @@ class SalvageReport:
     ``archives`` counts those that the file has parts of; names from the second on begin with
     ``archive 2/``. Without ``has_checksums``, as in a file of torch.save of before torch 1.6 or of
     ExecuTorch, nothing tells whether elements have been changed.
+
+        >>> report = tsarchive.salvage("half.pt", "rest.safetensors", force=True)
+        >>> [tensor.name for tensor in report.saved], report.lost
+        (['head.weight', 'head.bias'], ())
     """
 
     saved: tuple[SavedTensor, ...]
@@ -126,6 +140,9 @@ def salvage(
 
     Raises FormatError where nothing is left to save, CallError for an ``out`` that is there,
     OSError for files that cannot be read or written.
+
+        >>> len(tsarchive.salvage("half.pt", "rest.safetensors", force=True).saved)
+        2
     """
     path = os.fspath(located(out)) if isinstance(out, str | os.PathLike) else None
     if path is not None and not force and _is_there(path):

@@ -57,6 +57,10 @@ def save(
     Raises SaveError where the module has no form that reads back as itself; SourceError where
     the canonical form needs code of a loaded archive that cannot be read, such as an operator
     that this process lacks; OSError when the file cannot be written.
+
+        >>> tsarchive.save(net, "copy.pt", extra_files={"LICENSE": "Apache-2.0"})
+        >>> torch.equal(torch.jit.load("copy.pt")(x), net(x))
+        True
     """
     files = {name: _bytes(name, content) for name, content in (extra_files or {}).items()}
     options = SaveOptions(files, debug, canonical, source_paths)

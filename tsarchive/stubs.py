@@ -11,7 +11,7 @@ import keyword
 import math
 import os
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import BinaryIO, Final
 
 from tsarchive.archive import open as opened
@@ -41,6 +41,7 @@ from tsarchive.ir.types import (
 )
 
 _IMPORTS: Final = {
+    "builtins": "import builtins",
     "enum": "import enum",
     "Iterator": "from collections.abc import Iterator",
     "Any": "from typing import Any",
@@ -55,6 +56,7 @@ _SIMPLE: Final = {
     STRING: "str", NONE: "None", DEVICE: "torch.device", GENERATOR: "torch.Generator",
     NUMBER: "int | float | complex",
 }  # fmt: skip
+_BUILTINS: Final = frozenset({"bool", "complex", "dict", "float", "int", "list", "str", "tuple"})
 _TAKEN: Final = frozenset({*_IMPORTS, *dir(builtins)})
 _CONTAINERS: Final = {
     "__torch__.torch.nn.modules.container.ModuleList": "int",
@@ -76,6 +78,9 @@ def stub(f: str | os.PathLike[str] | BinaryIO) -> str:
 
     Raises UnsupportedError for files of other kinds, whose programs have no classes, and
     ArchiveError where the file breaks a rule.
+
+        >>> "def forward(self, x: Tensor) -> Tensor: ..." in tsarchive.stub("net.pt")
+        True
     """
     with opened(f) as archive:
         view = archive.view
@@ -107,7 +112,7 @@ class _Stub:
     def _name(self, type_: NamedType) -> str:
         """Return the name of a class, which is written below when it is first asked for."""
         if type_ not in self._names:
-            own = type_.qualified_name.rpartition(".")[2]
+            own = (type_.qualified_name or "").rpartition(".")[2]
             base = own if _is_name(own) else "Class"
             taken = {*self._names.values(), *_TAKEN}
             number = next(n for n in itertools.count() if base + str(n or "") not in taken)
@@ -117,7 +122,7 @@ class _Stub:
 
     def _lines(self, type_: NamedType) -> Iterator[str]:
         """Yield the lines of a class."""
-        body = [f"    {line}" for line in self._members(type_)]
+        body = [f"    {line}" for line in _with_builtins([*self._members(type_)])]
         yield f"class {self._name(type_)}{_bases(type_)}:{'' if body else ' ...'}"
         yield from body
 
@@ -135,10 +140,11 @@ class _Stub:
                     yield f"{name}: {self._shown(element)}"
 
     def _members_of_class(self, class_: ClassType) -> Iterator[str]:
-        slots = [*class_.attributes.values(), *class_.constants.values()]
-        for slot in slots:
-            if _is_name(slot.name) and slot.name not in _OF_MODULES:
-                yield f"{slot.name}: {self._shown(slot.type)}"
+        slots = [(each.name, each.type) for each in class_.attributes.values()]
+        slots += [(each.name, each.type) for each in class_.constants.values()]
+        for name, type_ in slots:
+            if _is_name(name) and name not in _OF_MODULES:
+                yield f"{name}: {self._shown(type_)}"
         for name, method in class_.methods.items():
             if _is_name(name) and name not in _NOT_CALLED:
                 yield from self._method(name, method.schema)
@@ -187,6 +193,16 @@ class _Stub:
             case UnionType(members):
                 return " | ".join(map(self._shown, members))
         return "Any"
+
+
+def _with_builtins(lines: Sequence[str]) -> Sequence[str]:
+    """Return the members of a class, in which types are told from members of their names."""
+    named = {re.split(r"\W", line.removeprefix("def "), maxsplit=1)[0] for line in lines}
+    hidden = "|".join(sorted(named & _BUILTINS))
+    if not hidden:
+        return lines
+    type_ = re.compile(rf"(?<![\w.])({hidden})(?! *[\w:(=])")
+    return [type_.sub(r"builtins.\1", line) for line in lines]
 
 
 def _file_name(f: str | os.PathLike[str] | BinaryIO) -> str:

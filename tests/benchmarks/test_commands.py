@@ -80,3 +80,21 @@ def test_tables_are_dated(name, replaced, arguments, monkeypatch, capsys):
     monkeypatch.setattr(sys, "argv", [name, *arguments])
     command.main()
     assert DATED.search(capsys.readouterr().out)
+
+
+def test_a_comparison_is_put_in_its_place(monkeypatch, tmp_path):
+    monkeypatch.syspath_prepend(str(FOLDER))
+    command = importlib.import_module("compare")
+    monkeypatch.setattr(command, "demo", lambda: [MODEL])
+    page = tmp_path / "page.md"
+    page.write_text("before\n<!-- comparison -->\nold\n<!-- end of comparison -->\nafter\n")
+    monkeypatch.setattr(sys, "argv", ["compare", "--write", str(page)])
+    command.main()
+    written = page.read_text()
+    assert written.startswith("before\n<!-- comparison -->\n\n|")
+    assert written.endswith("\n<!-- end of comparison -->\nafter\n")
+    assert DATED.search(written)
+    assert "old" not in written
+    page.write_text("no place")
+    with pytest.raises(ValueError, match="has no place for comparison"):
+        command.main()

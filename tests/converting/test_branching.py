@@ -729,6 +729,28 @@ class SharesAttribute(SharesBuffer):
         return x + self.total
 
 
+class SharesItems(Net):
+    """A buffer and a parameter are items of a list and a dict, which the call changes as well."""
+
+    def __init__(self):
+        super().__init__()
+        self.items = [self.total, torch.ones(2)]
+        self.table = {"sum": self.total, "weight": self.linear.bias}
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.items[0].add_(x)
+        self.table["sum"].mul_(2)
+        return self.total + self.items[1] * self.table["weight"]
+
+
+class SharesView(SharesAttribute):
+    """An attribute is a view of a buffer."""
+
+    def __init__(self):
+        super().__init__()
+        self.same = self.total[:1]
+
+
 MISFITS = {
     Ranks: r"for true it gives float32\[2\], for false float32\[\]",
     Texts: "for true it gives 'bc', for false 'a'",
@@ -773,10 +795,21 @@ def test_what_a_program_cannot_hold_is_refused(make):
     assert not held(specialized)
 
 
-@pytest.mark.parametrize("make", [SharesBuffer, SharesAttribute])
 @pytest.mark.parametrize("specialize", [False, True])
-def test_writes_to_a_buffer_that_is_an_attribute_are_refused(make, specialize):
-    _, mine = both_of(torch.jit.script(make()))
+@pytest.mark.parametrize("make", [SharesBuffer, SharesAttribute, SharesItems])
+def test_buffers_that_are_attributes_as_well_are_one_tensor(make, specialize):
+    theirs, mine = both_of(torch.jit.script(make()))
+    program = tsarchive.to_exported_program(mine, (torch.ones(2),), specialize=specialize)
+    call = program.module()
+    for x in (torch.ones(2), torch.tensor([3.0, -1.0])):
+        assert equal(call(x), theirs(x))
+    assert equal(call.total, theirs.total)
+    assert set(program.state_dict) == set(theirs.state_dict())
+
+
+@pytest.mark.parametrize("specialize", [False, True])
+def test_writes_to_a_view_of_a_buffer_that_is_an_attribute_are_refused(specialize):
+    _, mine = both_of(torch.jit.script(SharesView()))
     with pytest.raises(tsarchive.UnsupportedError, match="a program has them apart") as info:
         tsarchive.to_exported_program(mine, (torch.ones(2),), specialize=specialize)
     assert "test_branching.py:" in str(info.value)

@@ -3,13 +3,14 @@
 Annotations are values here, as torch.jit needs those of attributes.
 """
 
+import importlib
 import io
 import sys
 import zipfile
 from collections.abc import Callable
 from enum import Enum
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 import torch
@@ -244,6 +245,67 @@ class Forked(nn.Module):
         return x + torch.jit.wait(later)
 
 
+class Pads(nn.Module):
+    """Operators that Python calls by torch's functions, and types of values that may be any."""
+
+    def forward(self, x: torch.Tensor, value: Any) -> torch.Tensor:
+        y = torch._C._nn.pad(x, [1, 1])
+        if isinstance(value, int):
+            y = y + value
+        return torch._C._nn.adaptive_avg_pool2d(y, [1, 1])
+
+
+@torch.jit.interface
+class Named(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        pass
+
+    def name(self) -> str:
+        pass
+
+
+class Doubled(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x * 2
+
+    @torch.jit.export
+    def name(self) -> str:
+        return "doubled"
+
+
+class Halved(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x / 2
+
+    @torch.jit.export
+    def name(self) -> str:
+        return "halved"
+
+
+class Choosing(nn.Module):
+    """Modules behind an interface, one of whose methods nothing calls by the class that has it."""
+
+    first: Named
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = Doubled()
+        self.rest = nn.ModuleList([Doubled(), Halved()])
+
+    def forward(self, x: torch.Tensor, which: int) -> tuple[torch.Tensor, str]:
+        chosen: Named = self.rest[which]
+        return chosen.forward(self.first.forward(x)), chosen.name()
+
+
+class Mixed(nn.Module):
+    """What torch.jit has no source for as the package writes it."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            y = x @ x
+        return y
+
+
 class Net(nn.Module):
     def __init__(self) -> None:
         super().__init__()
@@ -256,10 +318,14 @@ class Net(nn.Module):
 
 
 MODULES: list[Callable[[], nn.Module]] = [
-    Attributes, Chain, Calls, Defaults, Forked, Helpers, Holder, Layers, Locals, Net, Overloads,
-    Room, Tables, Values,
+    Attributes, Chain, Calls, Choosing, Defaults, Forked, Helpers, Holder, Layers, Locals, Net,
+    Overloads, Pads, Room, Tables, Values,
 ]  # fmt: skip
-COMING_BACK = ["final_scalars", "frozen", "if_elif_else", "named_tuple", "pre_hook", "union_of_two"]
+COMING_BACK = [
+    "class_interface", "enum_attribute", "final_scalars", "frozen", "if_elif_else",
+    "module_interface", "module_list_value", "named_tuple", "pre_hook", "trace_numbers",
+    "union_of_two", "with_profiler",
+]  # fmt: skip
 
 
 def outcomes(check: CodeCheck) -> dict[str, str]:
@@ -296,6 +362,21 @@ def test_the_code_of_archives_comes_back(name, tmp_path):
     assert {*outcomes(report.check).values()} == {"equal"}
 
 
+def test_numbers_below_0_choose_no_module(tmp_path, monkeypatch):
+    archive = torch_saved(torch.jit.script(Choosing()))
+    tsarchive.decompile(io.BytesIO(archive), tmp_path / "choosing_package")
+    monkeypatch.syspath_prepend(tmp_path)
+    written = importlib.import_module("choosing_package").load()
+    theirs = torch.jit.load(io.BytesIO(archive))
+    x = torch.ones(2)
+    for which in (0, 1):
+        assert [*map(str, written(x, which))] == [*map(str, theirs(x, which))]
+    for which in (-1, 2):
+        for net in (written, theirs):
+            with pytest.raises((KeyError, RuntimeError)):
+                net(x, which)
+
+
 class Smooth(nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return nn.functional.gelu(x) + 1
@@ -322,6 +403,29 @@ def test_operators_of_older_releases_come_back(tmp_path):
     archive.seek(0)
     check = checked(archive, report.out, report.definitions, report.operators)
     assert {*outcomes(check).values()} == {"differs"}
+
+
+class Foreign(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.neg(x) + 1
+
+
+def test_operators_that_no_library_has_registered_come_back(tmp_path):
+    archive = io.BytesIO()
+    data = torch_saved(torch.jit.script(Foreign()))
+    with zipfile.ZipFile(io.BytesIO(data)) as old, zipfile.ZipFile(archive, "w") as new:
+        for name in old.namelist():
+            text = old.read(name)
+            new.writestr(name, text.replace(b"torch.neg(x)", b"ops.elsewhere.filter(x, 2, 0.5)"))
+    archive.seek(0)
+    report = tsarchive.decompile(archive, tmp_path / "package", check=True)
+    assert report.check is not None
+    assert [*outcomes(report.check).values()] == ["equal"]
+    edited(next((tmp_path / "package").rglob("test_checking.py")), "2, 0.5", "3, 0.5")
+    archive.seek(0)
+    schemas = ["elsewhere::filter(Tensor x, int n, float p) -> Tensor"]
+    check = checked(archive, report.directory, report.definitions, foreign=schemas)
+    assert [*outcomes(check).values()] == ["differs"]
 
 
 def test_a_library_with_other_code_is_no_finding():
@@ -372,6 +476,7 @@ CHANGES = [
     (Room, "self.limit - 1", "self.limit"),
     (Defaults, "by=3", "by=2"),
     (Values, "x: int\n    y: int", "y: int\n    x: int"),
+    (Pads, "F.pad(x, (1, 1))", "F.pad(x, (1, 2))"),
     (Values, "RED = 1", "RED = 3"),
     (Values, 'pair, "é"', 'pair, "à"'),
 ]
@@ -508,9 +613,11 @@ def test_the_command_tells_what_differs(tmp_path):
 
 @pytest.mark.long("test_the_command_tells_what_differs")
 def test_the_command_ends_with_1_where_code_does_not_come_back(tmp_path):
-    shown = run("decompile", ARCHIVES / "any_argument.pt", "-o", tmp_path / "package", "--check")
+    archive = tmp_path / "net.pt"
+    archive.write_bytes(torch_saved(torch.jit.script(Mixed())))
+    shown = run("decompile", archive, "-o", tmp_path / "package", "--check")
     assert shown.exit_code == 1
-    assert "is not scripted: " in shown.stdout
+    assert "are not scripted: " in shown.stdout
 
 
 def test_the_command_says_each_reason_once(tmp_path, monkeypatch):

@@ -47,6 +47,27 @@ ALIKE = [
     pytest.param("return x[0:n]", "return x[:n]", id="first row"),
     pytest.param("return v[x[0]]", "return v[int(x[0])]", id="int of a tensor"),
     pytest.param("return int(torch.tensor(n)) + 1", "return n + 1", id="int in a tensor"),
+    pytest.param(
+        "a = torch.jit.annotate(Dict[str, int], {})\nm = n + 1\na['x'] = m\nreturn a",
+        "m = n + 1\na = torch.jit.annotate(Dict[str, int], {})\na['x'] = m\nreturn a",
+        id="where a dict is made",
+    ),
+    pytest.param(
+        "i = x[0]\nj = x[1]\na = int(i)\nb = float(j)\nreturn a, b",
+        "i = x[0]\nj = x[1]\nb = float(j)\na = int(i)\nreturn a, b",
+        id="where tensors become numbers",
+    ),
+    pytest.param(
+        "return torch.tensor(v)", "return torch.tensor(v, dtype=torch.int64)", id="dtype of ints"
+    ),
+    pytest.param(
+        "p = [0]\nreturn torch.conv1d(x, x, None, [1], p)",
+        "return torch.conv1d(x, x, None, [1])",
+        id="default of an operator",
+    ),
+    pytest.param(
+        "return list(torch.chunk(x, 2))", "return torch.chunk(x, 2)", id="copy of a new list"
+    ),
 ]
 
 
@@ -79,6 +100,33 @@ APART = [
         "if n > 3:\n  y = [n]\nelse:\n  raise ValueError('a')\ny.append(1)\nreturn y",
         "if n > 3:\n  pass\nelse:\n  raise ValueError('a')\n[n].append(1)\nreturn [n]",
         id="list behind a raise",
+    ),
+    pytest.param(
+        "i = x[0]\na = int(i)\ni.add_(1)\nreturn a",
+        "i = x[0]\ni.add_(1)\na = int(i)\nreturn a",
+        id="number before a write",
+    ),
+    pytest.param(
+        "p = [1]\nq = p\nq.append(n)\nreturn p",
+        "p = [1]\nq = [1]\nq.append(n)\nreturn p",
+        id="one list",
+    ),
+    pytest.param(
+        "p = torch.jit.annotate(List[int], [])\nfor i in range(n):\n  p.append(i)\nreturn p",
+        "p = [0]\nfor i in range(n):\n  p = torch.jit.annotate(List[int], [])\n  p.append(i)\n"
+        "return p",
+        id="list in a loop",
+    ),
+    pytest.param(
+        "y = torch.chunk(x, 2)\nz = list(y)\nz.append(x)\nreturn y, z",
+        "y = torch.chunk(x, 2)\ny.append(x)\nreturn y, y",
+        id="copy of a list that is used",
+    ),
+    pytest.param("return torch.tensor(v)", "return torch.tensor(v, dtype=torch.int32)", id="dtype"),
+    pytest.param(
+        "return torch.conv1d(x, x, None, [1], [1])",
+        "return torch.conv1d(x, x, None, [1])",
+        id="no default of an operator",
     ),
 ]
 

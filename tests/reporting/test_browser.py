@@ -233,10 +233,107 @@ def test_light_and_dark_differ_and_paper_shows_all(shown):
     assert browser.value("[...document.querySelectorAll('details')].every(d => d.open)")
 
 
-def test_narrow_windows_do_not_scroll_sideways(shown):
+@pytest.mark.parametrize("width", [800, 420, 360])
+def test_narrow_windows_do_not_scroll_sideways(width, shown):
     browser = shown(ROOT / "fixtures/pt2/two_models.pt2")
-    browser.size(420, 800)
+    browser.size(width, 800)
     assert browser.value("document.documentElement.scrollWidth <= innerWidth")
+    names = browser.value(
+        "[...document.querySelectorAll('.tree .told-of')].filter(e => e.checkVisibility())"
+        ".map(e => [e, e.parentElement].map(each => each.getBoundingClientRect().width))"
+    )
+    assert names
+    assert all(own > 0.55 * whole for own, whole in names)
+
+
+# Pairs of text and ground below the contrast that WCAG 2 asks for at level AA.
+PALE = """
+(() => {
+  const numbers = (colour) => colour.match(/[\\d.]+/g).map(Number);
+  const light = (c) => c / 255 <= 0.04045 ? c / 255 / 12.92 : ((c / 255 + 0.055) / 1.055) ** 2.4;
+  const luminance = ([r, g, b]) => 0.2126 * light(r) + 0.7152 * light(g) + 0.0722 * light(b);
+  const ground = (element) => {
+    for (let e = element; e; e = e.parentElement) {
+      const frame = e.closest("svg") ? e.parentElement.querySelector(":scope > rect") : null;
+      const style = getComputedStyle(frame ?? e);
+      const colour = numbers(frame ? style.fill : style.backgroundColor);
+      if (frame || colour[3] !== 0) return colour;
+    }
+    return [255, 255, 255];
+  };
+  const pale = new Set();
+  let looked = 0;
+  const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+  while (walker.nextNode()) {
+    const element = walker.currentNode.parentElement;
+    const isDrawn = !element.matches("script, title") && element.checkVisibility();
+    if (!walker.currentNode.data.trim() || !isDrawn) continue;
+    const style = getComputedStyle(element);
+    const own = luminance(numbers(element.closest("svg") ? style.fill : style.color));
+    const below = luminance(ground(element));
+    const ratio = (Math.max(own, below) + 0.05) / (Math.min(own, below) + 0.05);
+    looked += 1;
+    if (ratio < 4.5) pale.add(`${element.outerHTML.slice(0, 60)} ${ratio.toFixed(2)}`);
+  }
+  return { looked, pale: [...pale] };
+})()
+"""
+
+
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+def test_all_text_can_be_read(dark, shown, tmp_path):
+    hostile = tmp_path / "hostile.pte"
+    hostile.write_bytes(hostile_program())
+    for path in (ARCHIVES / "buffers.pt", FIXTURES / "linear.pte", FILES[7], hostile):
+        browser = shown(path, histograms="*")
+        browser.size(1200, 800, dark=dark)
+        browser.value("for (const d of document.querySelectorAll('details')) d.open = true")
+        found = browser.value(PALE)
+        assert found["looked"] > 20
+        assert found["pale"] == []
+
+
+def test_all_that_acts_is_reached_by_keyboard_and_seen(shown):
+    browser = shown(ARCHIVES / "buffers.pt")
+    browser.size(800, 800)
+    acting = "a[href], button, input, summary, [tabindex='0']"
+    wanted = browser.value(
+        f"[...document.querySelectorAll({acting!r})].filter(e => e.checkVisibility()).length"
+    )
+    browser.value("reached = new Set()")
+    unseen = set()
+    for _ in range(wanted + 2):
+        browser.press("Tab", 9)
+        browser.value("reached.add(document.activeElement).size")
+        if browser.value("getComputedStyle(document.activeElement).outlineStyle") == "none":
+            unseen.add(browser.value("document.activeElement.outerHTML.slice(0, 80)"))
+    reached = browser.value("[...reached].filter(e => e.matches(" + repr(acting) + ")).length")
+    assert reached >= wanted
+    assert {each for each in unseen if not each.startswith("<body")} == set()
+
+
+def test_boxes_of_the_data_flow_and_lines_of_code_lead_to_each_other(shown):
+    browser = shown(ARCHIVES / "buffers.pt")
+    browser.size(1200, 800)
+    line = browser.value("document.querySelector('a.step').getAttribute('href').slice(1)")
+    browser.click("a.step")
+    browser.wait(f"location.hash === '#{line}'")
+    box = browser.value("document.querySelector('a.step').id")
+    browser.click(f"[id='{line}'] .drawn-as")
+    browser.wait(f"location.hash === '#{box}'")
+    assert browser.complaints == []
+
+
+def test_paper_has_what_screens_scroll(shown):
+    browser = shown(ARCHIVES / "buffers.pt")
+    browser.call("Emulation.setEmulatedMedia", media="print")
+    hidden = browser.value(
+        "[...document.querySelectorAll('.scroll, pre, .flow-frame')]"
+        ".filter(e => e.scrollHeight > e.clientHeight + 1 && "
+        "getComputedStyle(e).overflowY !== 'visible').length"
+    )
+    browser.call("Emulation.setEmulatedMedia", media="")
+    assert hidden == 0
 
 
 def test_pages_about_two_files(shown, tmp_path):

@@ -19,8 +19,8 @@ from tsarchive.reporting.html import MAX_TEXT, Html, Section, joined, tag, text
 
 ELEMENTS = {
     "html", "head", "meta", "title", "style", "body", "a", "header", "h1", "h2", "h3", "p", "b",
-    "nav", "ul", "li", "main", "section", "dl", "dt", "dd", "span", "svg", "rect", "line", "text",
-    "g", "button", "details", "summary", "table", "thead", "tbody", "tr", "th", "td", "div",
+    "nav", "ul", "li", "main", "section", "dl", "dt", "dd", "span", "svg", "rect", "line", "path",
+    "text", "g", "button", "details", "summary", "table", "thead", "tbody", "tr", "th", "td", "div",
     "label", "input", "output", "pre", "code", "figure", "figcaption", "script",
 }  # fmt: skip
 

@@ -21,18 +21,18 @@ from tsarchive.reporting import STEPS
 from tsarchive.reporting.html import LINES_PER_ROW
 
 FIXTURES = ROOT / "fixtures"
-ALWAYS = ["overview", "findings"]
-WITH_MODULES = [*ALWAYS, "modules", "operators"]
+ALWAYS = ["findings", "overview"]
+WITH_MODULES = ["modules", *ALWAYS, "operators"]
 FILES = {
-    "archives/buffers.pt": [*WITH_MODULES, "tensors", "code", "pickled", "records"],
-    "archives/script_function.pt": [*WITH_MODULES, "code", "pickled", "records"],
-    "legacy/attributes-1.2.0.pt": [*WITH_MODULES, "tensors", "code", "pickled", "records"],
-    "legacy/traced_network-1.0.1.pt": [*WITH_MODULES, "tensors", "code", "records"],
-    "pt2/two_models.pt2": [*WITH_MODULES, "tensors", "code", "pickled", "records"],
-    "pt2/linear-2.8.pt2": [*WITH_MODULES, "tensors", "code", "pickled", "records"],
+    "archives/buffers.pt": [*WITH_MODULES, "tensors", "flow", "code", "pickled", "records"],
+    "archives/script_function.pt": [*WITH_MODULES, "flow", "code", "pickled", "records"],
+    "legacy/attributes-1.2.0.pt": [*WITH_MODULES, "tensors", "flow", "code", "pickled", "records"],
+    "legacy/traced_network-1.0.1.pt": [*WITH_MODULES, "tensors", "flow", "code", "records"],
+    "pt2/two_models.pt2": [*WITH_MODULES, "tensors", "flow", "code", "pickled", "records"],
+    "pt2/linear-2.8.pt2": [*WITH_MODULES, "tensors", "flow", "code", "pickled", "records"],
     "executorch/linear.pte": [*WITH_MODULES, "memory", "tensors", "code", "records"],
     "executorch/values.pte": [*WITH_MODULES, "memory", "code", "records"],
-    "executorch/data.ptd": [*ALWAYS, "modules", "tensors", "records"],
+    "executorch/data.ptd": ["modules", *ALWAYS, "tensors", "records"],
     "executorch/linear.bpte": [*WITH_MODULES, "memory", "tensors", "code", "records"],
     "hostile/file-state-dict.pt": [*ALWAYS, "pickled", "records"],
     "hostile/file-package.pt": [*ALWAYS, "code", "pickled", "records"],

@@ -12,6 +12,7 @@ from __future__ import annotations
 import ast
 import enum
 import re
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -765,11 +766,18 @@ def is_script_function(value: Any) -> bool:
     return isinstance(value, torch.jit.ScriptFunction)
 
 
-def scripted(module: torch.nn.Module, definitions: Mapping[Any, str], number: int) -> Any:
+def scripted(
+    module: torch.nn.Module,
+    definitions: Mapping[Any, str],
+    interfaces: Mapping[type, type],
+    number: int,
+) -> Any:
     """Return a module as torch.jit.script compiles it, whatever was compiled before or failed to.
 
-    ``definitions`` are classes and functions of Python with the names that they get. Names that
-    torch has met stay with what it compiled: with another ``number`` they are mangled otherwise.
+    ``definitions`` are classes and functions of Python with the names that they get. ``interfaces``
+    are protocols among them, by classes in whose form torch.jit reads them: methods are ``pass``,
+    and modules have the base nn.Module. Names that torch has met stay with what it compiled: with
+    another ``number`` they are mangled otherwise.
 
     Raises what torch raises for code that does not compile.
     """
@@ -781,7 +789,21 @@ def scripted(module: torch.nn.Module, definitions: Mapping[Any, str], number: in
         definition._jit_override_qualname = f"{folder}.{MANGLE_PREFIX}{_OWN_NUMBERS + number}.{own}"
         for known in (state._script_classes, state._jit_caching_layer):
             known.pop(definition, None)
+    for protocol, form in interfaces.items():
+        _compile_interface(protocol, form)
     return torch.jit.script(module)
+
+
+def _compile_interface(protocol: Any, form: Any) -> None:
+    """Let torch.jit take a protocol for an interface."""
+    jit: Any = torch.jit
+    internal: Any = torch._jit_internal
+    protocol.__torch_script_interface__ = torch._C._jit_script_interface_compile(
+        protocol._jit_override_qualname,
+        jit.frontend.get_jit_class_def(form, form.__name__),
+        internal.createResolutionCallbackFromEnv(vars(sys.modules[form.__module__])),
+        issubclass(form, torch.nn.Module),
+    )
 
 
 def let_be_constants(scripted: Any, beginning: str) -> None:
@@ -822,12 +844,17 @@ def compile_always(method: Any) -> None:
     torch.jit.export(method)
 
 
+def has_operator(name: str) -> bool:
+    """Return whether a library has registered an operator."""
+    return bool(torch._C._jit_get_schemas_for_operator(name))
+
+
 def stands_for(function: Any, operator: str) -> None:
     """Let calls of a function be compiled as calls of an operator, if torch has one of the name.
 
     Which of its overloads is meant the arguments tell.
     """
-    if torch._C._jit_get_schemas_for_operator(operator):
+    if has_operator(operator):
         torch.jit._builtins._register_builtin(function, operator)
 
 

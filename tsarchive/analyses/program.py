@@ -23,6 +23,7 @@ from tsarchive.frontend.splitting import check_code
 from tsarchive.frontend.syntax import bounded
 from tsarchive.ir.classes import ClassType, Function, FunctionType, InterfaceType
 from tsarchive.ir.graph import PARAM, Node, Value, carried_values, nested_blocks, walk
+from tsarchive.ir.schema import FunctionSchema
 from tsarchive.ir.subtyping import has_unknown
 from tsarchive.ir.types import NamedType, Type
 from tsarchive.operators.overloads import class_of, overloads_of
@@ -71,7 +72,8 @@ class Facts:
 class Program:
     """The code records of an archive, lowered in an open world.
 
-    ``constant`` gives entry N of the constant table and its type. Records of archives of before
+    ``constant`` gives entry N of the constant table and its type, ``operators`` the overloads of a
+    name, by default those of any release. Records of archives of before
     torch 1.3 hold the methods of a module without its class.
     """
 
@@ -80,6 +82,7 @@ class Program:
         records: Mapping[str, bytes],
         constant: Callable[[int], tuple[Any, Type]],
         version: int,
+        operators: Callable[[str], Sequence[FunctionSchema]] = overloads_of,
     ) -> None:
         self.data = records
         # Qualified names lead to records in one folder.
@@ -90,7 +93,7 @@ class Program:
         }
         self.code = CodeImporter(
             self.texts,
-            operators=overloads_of,
+            operators=operators,
             constant=constant,
             version=version,
             native_class=class_of,

@@ -72,6 +72,9 @@ def audit(
 
     Raises OSError when the file cannot be read, CallError when ``f`` is no file, FormatError
     when it has no end.
+
+        >>> tsarchive.audit("net.pt").ok
+        True
     """
     with closing(open_source(f)) as opened:
         if weights:

@@ -80,6 +80,14 @@ class _LazyGroup(click.Group):
         with guarded(), rarely_collecting():
             return super().main(*args, **extra)
 
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:  # also while a command is imported
+            from .command import interrupted
+
+            interrupted(ctx)
+
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(COMMANDS)
 
@@ -97,8 +105,7 @@ class _LazyGroup(click.Group):
         try:
             return super().resolve_command(ctx, args)
         except click.UsageError as error:
-            error.message += _suggestion(args[0])
-            raise
+            raise click.UsageError(error.message + _suggestion(args[0]), ctx) from None
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         width = max(map(len, COMMANDS))
@@ -116,7 +123,9 @@ def _suggestion(name: str) -> str:
     from difflib import get_close_matches
 
     near = get_close_matches(name, COMMANDS, n=2)
-    return f" Did you mean {' or '.join(map(repr, near))}?" if near else ""
+    if near:
+        return f" Did you mean {' or '.join(map(repr, near))}?"
+    return " 'tsarchive --help' lists them."
 
 
 def _install_completion(ctx: click.Context, _option: click.Parameter, given: bool) -> None:

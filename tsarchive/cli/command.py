@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import shlex
 import sys
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NoReturn, TypedDict, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NoReturn, TypedDict, TypeVar
 
 import click
 
@@ -84,16 +86,33 @@ def describe(error: Exception) -> Failure:
     if isinstance(error, click.ClickException):
         return failure(name, error.format_message())
     if isinstance(error, OSError):
-        is_folder = isinstance(error, IsADirectoryError)
-        hint = "Name a file, not a folder"
         reason = error.strerror or str(error)
         if error.filename is not None:
             reason = f"{error.filename or repr('')}: {reason}"
-        return failure(name, reason, hint if is_folder else None)
+        return failure(name, reason, _advice(error))
     if is_without_torch(error):
         return failure(name, "this needs torch, which is not installed", "pip install torch")
     hint = "This is a defect of tsarchive: 'tsarchive --traceback COMMAND ...' shows where"
     return failure(name, f"unexpected {name}: {error}", with_untried_torch(hint))
+
+
+# What to do about errors of the system.
+_ADVICE: Final = {
+    errno.EISDIR: "Name a file, not a folder",
+    errno.ENOTDIR: "A part of the path is a file: name a folder there",
+    errno.EACCES: "Ask for the right to it, or name another place; 'ls -l' shows whose it is",
+    errno.EROFS: "Name a place that can be written to",
+    errno.ENOSPC: "Free some space, or name a place on another disk",
+}
+
+
+def _advice(error: OSError) -> str | None:
+    if error.errno == errno.ENOENT and error.filename is not None:
+        folder = os.path.dirname(os.path.abspath(os.fsdecode(error.filename)))
+        if not os.path.isdir(folder):
+            return f"There is no folder {folder}: make it, or name another"
+        return f"Check the name; 'ls {shlex.quote(folder)}' shows what is there"
+    return _ADVICE.get(error.errno or 0)
 
 
 def _hint(error: ArchiveError) -> str | None:
@@ -254,9 +273,15 @@ class Command(click.Command):
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             ctx.exit(UNREAD)
         except KeyboardInterrupt:
-            ctx.exit(INTERRUPTED)
+            interrupted(ctx)
         except Exception as error:
             _end(ctx, error)
+
+
+def interrupted(ctx: click.Context) -> NoReturn:
+    """End a command that Ctrl-C has stopped: files to write are complete, or as they were."""
+    say("stopped: no file was left half-written", stderr=True)
+    ctx.exit(INTERRUPTED)
 
 
 def _end(ctx: click.Context, error: Exception) -> NoReturn:

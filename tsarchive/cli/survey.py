@@ -13,7 +13,7 @@ import tsarchive
 from tsarchive.describing.text import plural
 from tsarchive.surveying.surveys import DEFAULT_SECONDS
 
-from .command import FINDINGS, Command, OutputPath, json_option, out_option
+from .command import FINDINGS, INTERRUPTED, Command, OutputPath, json_option, out_option
 from .options import Size, together
 from .output import print_foreign_json, print_json, progress, say
 from .survey_output import show_gate, show_summary
@@ -178,8 +178,9 @@ def _surveyed(roots: tuple[str, ...], out: str, **given: Any) -> Survey:
         with progress(None) as step:
             return tsarchive.survey(roots, out, step=_Shown(step), **given)
     except KeyboardInterrupt:
-        click.echo(f"stopped: {out} keeps what was read, and the same command goes on", err=True)
-        raise
+        told = f"stopped: {out} keeps what was read, and the same command goes on"
+        click.echo(told, err=True)
+        raise click.exceptions.Exit(INTERRUPTED) from None
 
 
 def _gate(policy: str, aspects: Mapping[str, Any]) -> Gate:

@@ -15,7 +15,14 @@ _MIB: Final = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Traffic:
-    """What reading a file elsewhere has cost: ranges that were asked for, and their bytes."""
+    """What reading a file elsewhere has cost: ranges that were asked for, and their bytes.
+
+    For example:
+
+        >>> with tsarchive.open("net.pt") as archive:
+        ...     print(archive.traffic)  # the file is on this machine
+        None
+    """
 
     requests: int
     nbytes: int
@@ -32,6 +39,9 @@ class RemoteLimits:
     loading and verifying do, is not bound: no byte is asked for twice. Nor is what a server sends
     that knows no ranges, which is all of the file at once. The default is far above
     what listing and reading code take of the largest models.
+
+        >>> tsarchive.RemoteLimits(requests=10, nbytes=2**20).requests
+        10
     """
 
     requests: int | None = 4096

@@ -12,7 +12,7 @@ are objects of torch.nn and the like, ``copied_natives`` cuts out the operators 
 along, ``layout`` writes modules as text, and ``formatting`` has ruff format it.
 
 ``checking`` compares a package that is scripted again with its archive; ``rescripting`` scripts it
-in a process of its own.
+in a process of its own, ``normalizing`` and ``settling`` bring both to one form.
 
 May import the runner for its analyses and natives, importers of archives and what is known of their
 writers, the recovery of modules of libraries, the bridge to torch.jit, and what saves, digests and

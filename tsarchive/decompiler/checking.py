@@ -11,8 +11,8 @@ import json
 import os
 import subprocess
 import sys
-from collections import Counter
-from collections.abc import Collection, Container, Iterator, Mapping, Sequence, Set
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -24,21 +24,22 @@ from typing import Any, BinaryIO, Final, Literal
 
 from tsarchive.analyses.encoding import Plain
 from tsarchive.diffing.definitions import routine_changes
-from tsarchive.diffing.programs import ProgramComparison
+from tsarchive.diffing.programs import ProgramComparison, RoutinePair
 from tsarchive.diffing.report import Change
 from tsarchive.errors import ArchiveError
 from tsarchive.fingerprinting import Readable, readable_contents, tensor_digest
 from tsarchive.formats.contents import Definition, Routine
 from tsarchive.formats.torchscript.contents import TorchScriptContents
+from tsarchive.ir.schema import FunctionSchema, parse_schema
 from tsarchive.run.passes.liveness import Effects
 
 from .copied_natives import runtime_module
 from .formatting import formatted
 from .layout import written
 from .naming import identifier
-from .preparing import prune
+from .normalizing import Calls, Normalizing
 from .rescripting import WHOLE, Request
-from .settling import bodies_of, names_read, names_set, settled
+from .settling import bodies_of, names_read, names_set, routines_of_torch, settled
 from .syntax import HELPERS
 
 _SCRIPT: Final = """
@@ -62,6 +63,10 @@ class MethodCheck:
 
     Of what is a ``library``'s class or function in the package, the code is that of the library's
     release here. That it does what the archive's does was proven when the package was written.
+
+        >>> done = tsarchive.decompile("net.pt", "checked", check=True, force=True)
+        >>> [(method.where, method.outcome) for method in done.check.methods]
+        [('forward', 'equal'), ('head.forward', 'equal')]
     """
 
     name: str
@@ -77,6 +82,10 @@ class CodeCheck:
     """All methods and functions of an archive, in the order of its modules.
 
     What objects hold is not compared, as arguments of constructors and values of attributes.
+
+        >>> done = tsarchive.decompile("net.pt", "checked", check=True)
+        >>> {method.outcome for method in done.check.methods}
+        {'equal'}
     """
 
     methods: tuple[MethodCheck, ...]
@@ -92,6 +101,7 @@ def checked(
     directory: str | os.PathLike[str],
     definitions: Mapping[str, str],
     operators: Mapping[str, str] = MappingProxyType({}),
+    foreign: Sequence[str] = (),
     imports: Sequence[str] = (),
 ) -> CodeCheck:
     """Compare the code of the archive ``f`` with that of its package, scripted again.
@@ -99,17 +109,21 @@ def checked(
     ``definitions`` are the classes and functions of the package in ``directory`` as the report of
     :func:`tsarchive.decompile` has them, and ``operators`` the functions that stand for operators
     of TorchScript. torch.jit takes the latter for these operators, unless somebody changed the file
-    that has them. A process of its own runs the package; it imports ``imports`` first.
+    that has them. ``foreign`` are the schemas, as far as calls tell them, of operators that no
+    library may have registered. A process of its own runs the package; it imports
+    ``imports`` first.
 
     Raises ArchiveError where that process fails before it scripts anything, and what
     :func:`tsarchive.fingerprint` raises for the archive.
     """
-    with _readable(f) as before, TemporaryDirectory() as folder:
+    known = _by_name(foreign)
+    with _readable(f, Effects(), known) as before, TemporaryDirectory() as folder:
         archive = _archive_in(folder)
         request = Request(
             package=os.path.abspath(directory),
             names=definitions,
             operators=operators if _has_own_helpers(directory, operators) else {},
+            foreign=foreign,
             methods=[pair.name for pair in _comparison(before, before).routines()],
             archive=archive,
             failures=os.path.join(folder, "failures.json"),
@@ -117,7 +131,7 @@ def checked(
         failures = _scripted(request, Path(folder), imports)
         if WHOLE in failures:
             return CodeCheck(tuple(_refused(before, failures)))
-        with _readable(archive) as after:
+        with _readable(archive, Calls(), known) as after:
             names = _other_names(definitions)
             found = _compared(before, after, failures, names)
             own = frozenset(definitions.values())
@@ -140,13 +154,24 @@ def _home(name: str) -> str:
 
 
 @contextmanager
-def _readable(f: str | os.PathLike[str] | BinaryIO) -> Iterator[Readable]:
-    """Open an archive whose code is without what does not run."""
-    effects = Effects()
+def _readable(
+    f: str | os.PathLike[str] | BinaryIO,
+    effects: Effects,
+    foreign: Mapping[str, Sequence[FunctionSchema]],
+) -> Iterator[Readable]:
+    """Open an archive whose code is what torch's executor runs of it."""
     with readable_contents(f, debug=True, whole=True) as found:
         if isinstance(found.contents, TorchScriptContents):
-            found.contents.simplify(lambda function: prune(function.graph, effects))
+            normalizing = Normalizing(found.contents, found.reading, effects)
+            found.contents.simplify(normalizing.function, foreign)
         yield found
+
+
+def _by_name(schemas: Sequence[str]) -> dict[str, list[FunctionSchema]]:
+    found: dict[str, list[FunctionSchema]] = defaultdict(list)
+    for schema in map(parse_schema, schemas):
+        found[schema.name].append(schema)
+    return found
 
 
 def _has_own_helpers(directory: str | os.PathLike[str], operators: Mapping[str, str]) -> bool:
@@ -215,29 +240,50 @@ def _compared(
     before: Readable, after: Readable, failures: Mapping[str, str], known_as: Mapping[str, str]
 ) -> Iterator[MethodCheck]:
     comparison = _comparison(before, after, known_as)
-    pairs = [*comparison.routines()]
-    bodies = chain.from_iterable(bodies_of(side.contents.outline) for side in (before, after))
-    assigned = {*names_set(bodies), *names_set(pair.before.body for pair in pairs)}
-    renamed = _renamed(
-        {*names_read(pair.before.body for pair in pairs)},
-        {*names_read(bodies_of(after.contents.outline))},
-    )
-    for where, name, own, other in pairs:
-        if name in failures:
-            yield MethodCheck(name, where, "not scripted", reason=failures[name])
-        elif other is None:
-            reason = "nothing that is scripted leads to it"
-            yield MethodCheck(name, where, "not scripted", reason=reason)
-        elif changes := _changes(where, own, other, assigned, renamed):
-            first = changes[0]
-            shown = _first_lines(first.before, first.after)
-            yield MethodCheck(name, where, "differs", *shown)
+    routines = _Routines(comparison, before, after)
+    for pair in routines.pairs:
+        if pair.name in failures:
+            yield MethodCheck(pair.name, pair.where, "not scripted", reason=failures[pair.name])
         else:
-            yield MethodCheck(name, where, "equal")
+            yield routines.check(pair)
     for name, definition, scripted in comparison.values():
         told = _values_of(definition), _values_of(scripted)
         if told[0] != told[1]:
             yield MethodCheck(name, name, "differs", *told)
+
+
+class _Routines:
+    """The routines of an archive beside those of its package, scripted again."""
+
+    def __init__(self, comparison: ProgramComparison, before: Readable, after: Readable) -> None:
+        self.pairs = [*comparison.routines()]
+        outlines = [side.contents.outline for side in (before, after)]
+        own = [pair.before.body for pair in self.pairs]
+        bodies = chain.from_iterable(map(bodies_of, outlines))
+        self._assigned = {*names_set(bodies), *names_set(own)}
+        self._renamed = _renamed({*names_read(own)}, {*names_read(bodies_of(outlines[1]))})
+        self._of_torch = [*map(routines_of_torch, outlines)]
+        self._scripted = {pair.name: pair.after for pair in self.pairs if pair.after is not None}
+
+    def check(self, pair: RoutinePair) -> MethodCheck:
+        # The package has functions that are alike once.
+        scripted = pair.after or self._scripted.get(pair.name)
+        changes = None if scripted is None else self._changes(pair, scripted)
+        if changes is None or (changes and pair.after is None):
+            reason = "nothing that is scripted leads to it"
+            return MethodCheck(pair.name, pair.where, "not scripted", reason=reason)
+        if not changes:
+            return MethodCheck(pair.name, pair.where, "equal")
+        shown = _first_lines(changes[0].before, changes[0].after)
+        return MethodCheck(pair.name, pair.where, "differs", *shown)
+
+    def _changes(self, pair: RoutinePair, scripted: Routine) -> Sequence[Change]:
+        own, other = pair.before, _called_alike(pair.before, scripted)
+        return routine_changes(
+            pair.where,
+            settled(own, self._assigned, self._of_torch[0], self._renamed),
+            settled(other, self._assigned, self._of_torch[1]),
+        )
 
 
 def _values_of(definition: Definition) -> str:
@@ -255,17 +301,6 @@ def _renamed(before: Set[str], after: Set[str]) -> dict[str, str]:
         for name, other in found.items()
         if other in after - before and counts[other] == 1
     }
-
-
-def _changes(
-    where: str,
-    own: Routine,
-    other: Routine,
-    assigned: Container[str],
-    renamed: Mapping[str, str],
-) -> Sequence[Change]:
-    named = _called_alike(own, other)
-    return routine_changes(where, settled(own, assigned, renamed), settled(named, assigned))
 
 
 def _called_alike(own: Routine, other: Routine) -> Routine:

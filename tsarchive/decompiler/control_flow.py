@@ -21,7 +21,7 @@ from tsarchive.ir.graph import (
     matching_exit,
     must_be_none,
 )
-from tsarchive.ir.types import BOOL, NONE
+from tsarchive.ir.types import BOOL, NONE, HandleType
 from tsarchive.run.linkage import is_autocast
 
 from . import syntax
@@ -34,7 +34,7 @@ from .layout import without_markers
 from .naming import identifier, members_of
 from .operators import at_tensors
 from .preparing import PUT, STORE
-from .program import Program
+from .program import HANDLES, Program
 from .syntax import ends, move, moves, names_in
 from .translation import OpenLoop, Translation, is_call_of_init, is_call_of_setter, told_targets
 
@@ -612,7 +612,8 @@ def _closure(translation: Translation, node: Node) -> None:
     subgraph: Block = node.attributes["subgraph"]
     kind = node.kind.rpartition("::")[2]
     arguments = [translation.use(value) for value in node.inputs]
-    class_ = syntax.helper(f"futures::{_CLOSURES[node.kind]}")
+    assert isinstance(node.output.type, HandleType)
+    class_ = syntax.helper(HANDLES[node.output.type.kind])
     called = _called(translation, subgraph, arguments)
     if called is not None:
         translation.finish(node, syntax.call(class_, called), ())
@@ -686,7 +687,6 @@ def _is_nothing(translation: Translation, shown: ast.expr) -> bool:
     return translation.function.schema.return_type == NONE and is_at_hand
 
 
-_CLOSURES = {"prim::fork": "Future", "prim::awaitable": "Awaitable"}
 _BY_KIND: dict[str, Callable[[Translation, Node], None]] = {
     "prim::If": _if,
     "prim::Loop": _loop,

@@ -52,7 +52,7 @@ class _Declaring:
             if isinstance(statement, ast.If):
                 self._known |= _optional_by_branches(statement)
             declared = self._declared(statement)
-            if _is_number_of_tensor(declared):
+            if _is_number_of_tensor(declared) or _is_chosen_module(declared):
                 statements.append(self._ignored("assignment"))
             statements.append(declared)
             self._known |= {name for part in _own_parts(statement) for name in _stored(part)}
@@ -93,6 +93,14 @@ def _is_number_of_tensor(statement: ast.stmt) -> bool:
     match statement:
         case ast.AnnAssign(_, annotation, ast.Call(ast.Attribute(_, "tolist"))):
             return not isinstance(annotation, ast.Subscript)
+    return False
+
+
+def _is_chosen_module(statement: ast.stmt) -> bool:
+    """Return whether a module out of a container gets the type of an interface."""
+    match statement:
+        case ast.AnnAssign(_, _, ast.Subscript(ast.Attribute(_, "_modules"))):
+            return True
     return False
 
 

@@ -105,7 +105,7 @@ def _sweep(block: Block) -> bool:
 def _simplify_if(block: Block, node: Node) -> bool:
     known = node.input.constant
     if isinstance(known, bool):
-        _take(block, node, node.blocks[0 if known else 1])
+        take_branch(block, node, node.blocks[0 if known else 1])
         return True
     changed = False
     for index in reversed(range(len(node.outputs))):
@@ -126,7 +126,7 @@ def _simplify_if(block: Block, node: Node) -> bool:
     return changed
 
 
-def _take(block: Block, node: Node, taken: Block) -> None:
+def take_branch(block: Block, node: Node, taken: Block) -> None:
     """Put a branch in the place of its if."""
     for output, value in zip(node.outputs, taken.returns, strict=True):
         replace(output, value)

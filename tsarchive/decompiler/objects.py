@@ -22,7 +22,7 @@ import torch
 from tsarchive.errors import UnsupportedError
 from tsarchive.formats.safetensors import Tensor, write_safetensors
 from tsarchive.formats.torchscript.tensors import storage_bytes
-from tsarchive.ir.classes import ClassType
+from tsarchive.ir.classes import ClassType, InterfaceType
 from tsarchive.ir.types import (
     ANY,
     INT,
@@ -457,11 +457,14 @@ _ZEROS = "Make tensors of zeros, which ``load`` or a state dict replaces."
 
 def _is_open(type_: Type) -> bool:
     """Return whether values of a type may not tell it: an empty list has no type of items, None
-    none at all, and objects are of classes that torch.jit may not know yet."""
+    none at all, objects are of classes that torch.jit may not know yet, and it takes named tuples
+    for tuples."""
     if isinstance(type_, ClassType):
         return not type_.is_module and not type_.is_native
+    if isinstance(type_, InterfaceType):
+        return True
     if isinstance(type_, TupleType):
-        return any(map(_is_open, type_.parts()))
+        return type_.qualified_name is not None or any(map(_is_open, type_.parts()))
     return isinstance(type_, ListType | DictType | OptionalType | UnionType) or type_ == ANY
 
 

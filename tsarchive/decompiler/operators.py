@@ -22,6 +22,7 @@ from tsarchive.ir.classes import ClassType, Function
 from tsarchive.ir.constants import TableConstant
 from tsarchive.ir.graph import COMPUTED, MAX_TRIP_COUNT, Node, Value, must_be_none
 from tsarchive.ir.schema import Argument, FunctionSchema
+from tsarchive.ir.subtyping import type_in_schema
 from tsarchive.ir.types import (
     BOOL,
     COMPLEX,
@@ -186,6 +187,7 @@ class Operators:
         """Return a call of an operator that is not registered here, which may be where it runs."""
         advice = what_registers(schema.name)
         self.program.libraries.setdefault(schema.name, advice)
+        self.program.foreign.setdefault(_in_schema(schema))
         named = syntax.literal(schema.name), syntax.literal(advice)
         positional, keywords = _by_schema(schema, dict(enumerate(arguments)))
         return syntax.call(syntax.form("operator(_0, _1)", *named), positional, keywords)
@@ -441,6 +443,13 @@ def _note_comparison(node: Node, made: ast.expr) -> None:
     if isinstance(made, ast.Compare) and node.output.type == BOOL:
         is_ordered = all(value.type in (INT, STRING) for value in node.inputs)
         syntax.compares_plainly(made, is_ordered=is_ordered)
+
+
+def _in_schema(schema: FunctionSchema) -> str:
+    """Return a schema without defaults as torch reads it."""
+    shown = [f"{type_in_schema(one.type)} {one.name}" for one in schema.arguments]
+    results = ", ".join(type_in_schema(one.type) for one in schema.returns)
+    return f"{schema.full_name}({', '.join(shown)}) -> ({results})"
 
 
 def known_number(node: Node) -> complex | None:

@@ -11,6 +11,7 @@ import sys
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, BinaryIO
 
 import torch
@@ -21,9 +22,9 @@ from tsarchive.errors import CallError, UnsupportedError
 from tsarchive.formats.base import LoadOptions, OpenedArchive
 from tsarchive.formats.registry import opened_zip, zip_format
 from tsarchive.formats.torchscript.tensors import given_device
-from tsarchive.ir.classes import ClassType, Function
+from tsarchive.ir.classes import ClassType, Function, InterfaceType
 from tsarchive.ir.constants import GeneratorSeed
-from tsarchive.ir.schema import Argument
+from tsarchive.ir.schema import Argument, FunctionSchema
 from tsarchive.ir.types import (
     ANY,
     EnumType,
@@ -54,6 +55,7 @@ from .naming import (
     identifier,
     is_plain,
     members_of,
+    method_name,
 )
 from .objects import Instances, ObjectValues, TensorFile
 from .program import CONSTANTS, Program, shown_type
@@ -88,6 +90,10 @@ class DecompileReport:
     the package brings along to the operators that they stand for. ``copies`` counts the modules
     that are named after a class of a library, but not proven to be of it: their classes are in the
     package, as the archive has them. ``check`` is set where one was asked for.
+
+        >>> done = tsarchive.decompile("net.pt", "source")
+        >>> done.root, done.untranslated
+        (..., ())
     """
 
     out: str
@@ -155,6 +161,10 @@ def decompile(
     Raises ArchiveError where the archive cannot be loaded, UnsupportedError for what has no
     Python form, CallError for a directory that is not empty or that no package can be in, and
     for a ``map_location`` that is no device; OSError when nothing can be written.
+
+        >>> done = tsarchive.decompile("net.pt", "source", force=True)
+        >>> sorted(file.name for file in done.files)[0]
+        '__init__.py'
     """
     target = _destination(out, force=force)
     device = given_device(map_location)
@@ -170,7 +180,7 @@ def decompile(
     files = package.files()
     tell("writing")
     untranslated = tuple(package.program.untranslated)
-    written_files = tuple(_write(target, *file) for file in sorted(files.items()))
+    written_files = _written(target, files)
     report = DecompileReport(
         str(out), package.root_name, written_files, untranslated,
         package.program.libraries, package.definitions, package.operators,
@@ -183,7 +193,8 @@ def decompile(
 
     if not isinstance(f, str | os.PathLike):
         f.seek(0)
-    check_ = checked(f, out, report.definitions, report.operators, imports)
+    foreign = tuple(package.program.foreign)
+    check_ = checked(f, out, report.definitions, report.operators, foreign, imports)
     return dataclasses.replace(report, check=check_)
 
 
@@ -339,7 +350,14 @@ _NAME_HINT = "Name a directory as an import statement can, such as my_model"
 @renamed_fields(size="nbytes")
 @dataclass(frozen=True, slots=True)
 class WrittenFile:
-    """A file of the package: its path inside of it, and its size in bytes."""
+    """A file of the package: its path inside of it, and its size in bytes.
+
+    For example:
+
+        >>> done = tsarchive.decompile("net.pt", "source", force=True)
+        >>> "__init__.py" in [file.name for file in done.files]
+        True
+    """
 
     name: str
     nbytes: int
@@ -377,11 +395,21 @@ def _check_name(name: str, shown: str) -> None:
         raise CallError(message, hint=hint)
 
 
-def _write(target: Path, name: str, content: bytes) -> WrittenFile:
-    path = target / name
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(content)
-    return WrittenFile(name, len(content))
+def _written(target: Path, files: Mapping[str, bytes]) -> tuple[WrittenFile, ...]:
+    """Write all files beside the directory, then move them in one by one.
+
+    Each is whole or not there. What ends the process between two moves leaves those before it.
+    """
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with TemporaryDirectory(prefix=".tsarchive-", dir=target.parent) as folder:
+        for name, content in files.items():
+            path = Path(folder, name)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(content)
+        for name in files:
+            (target / name).parent.mkdir(parents=True, exist_ok=True)
+            os.replace(Path(folder, name), target / name)
+    return tuple(WrittenFile(name, len(content)) for name, content in sorted(files.items()))
 
 
 _HOST = torch.device("cpu")
@@ -427,6 +455,8 @@ def body_of(program: Program, key: Type | Function, definition: Definition) -> l
             return _enum_body(program, key, definition)
         case TupleType(qualified_name=str()):
             return _named_tuple_body(program, key, definition)
+        case InterfaceType():
+            return _protocol_body(program, key, definition)
     raise UnsupportedError(f"{annotation(key)} has no Python class")
 
 
@@ -605,3 +635,24 @@ def _named_tuple_body(program: Program, type_: TupleType, definition: Definition
         body.append(ast.AnnAssign(ast.Name(name, ast.Store()), shown, None, 1))
     made = syntax.class_(definition.name, [syntax.form("NamedTuple")], body)
     return [_documented(made, definition.origin)]
+
+
+def _protocol_body(
+    program: Program, interface: InterfaceType, definition: Definition
+) -> list[ast.stmt]:
+    """Return the protocol of the classes that have the methods of an interface."""
+    body = [_protocol_method(program, interface, each) for each in interface.methods.values()]
+    made = syntax.class_(definition.name, [syntax.form("Protocol")], body)
+    return [_documented(made, definition.origin)]
+
+
+def _protocol_method(
+    program: Program, interface: InterfaceType, schema: FunctionSchema
+) -> ast.stmt:
+    name = method_name(schema.name, is_module=interface.is_module)
+    own, *others = schema.arguments
+    arguments = [ast.arg(own.name)]
+    arguments += [ast.arg(identifier(each.name), shown_type(program, each.type)) for each in others]
+    defaults = [syntax.literal(each.default) for each in others if each.has_default]
+    body: list[ast.stmt] = [ast.Expr(ast.Constant(...))]
+    return syntax.function(name, arguments, defaults, body, shown_type(program, schema.return_type))

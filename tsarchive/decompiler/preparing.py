@@ -58,12 +58,12 @@ def prepared(graph: Block, program: Program, number_of: NumberOf) -> Prepared:
     What the runner finds out about a graph it finds before, in the copy of the graph as it is.
     """
     copy = copy_of(graph, keeps_places=True)
-    _drop_repeated(copy, program.effects)
+    drop_repeated(copy, program.effects)
     live = Liveness(copy, program.effects)
     unchanged = program.identities.of(copy, live.nodes, number_of)
     aliases = Aliases(copy, live.nodes)
     counted = counters(live.nodes)
-    _prune(copy, live)
+    prune(copy, live)
     recover_counts(copy)
     recover_headers(copy)
     recover_exits(copy)
@@ -73,13 +73,7 @@ def prepared(graph: Block, program: Program, number_of: NumberOf) -> Prepared:
     return Prepared(copy, unchanged, counted)
 
 
-def prune(graph: Block, effects: Effects) -> None:
-    """Take out of a graph what does not run, and results that nothing uses."""
-    _drop_repeated(graph, effects)
-    _prune(graph, Liveness(graph, effects))
-
-
-def _drop_repeated(graph: Block, effects: Effects) -> None:
+def drop_repeated(graph: Block, effects: Effects) -> None:
     """Take out calls whose results nothing uses and that follow once more.
 
     torch.jit compiles arguments again for each overload that it tries.
@@ -150,7 +144,7 @@ _CALL: Final = "prim::CallFunction"
 _RAISE: Final = "prim::RaiseException"
 
 
-def _prune(block: Block, live: Liveness) -> None:
+def prune(block: Block, live: Liveness) -> None:
     """Take out what does not run, and results that nothing uses."""
     for node in reversed(list(block.nodes)):
         if node.is_constant:
@@ -163,7 +157,7 @@ def _prune(block: Block, live: Liveness) -> None:
         elif node.kind == "prim::Loop":
             _drop_carried(node, live.values)
         for inner in node.blocks:
-            _prune(inner, live)
+            prune(inner, live)
         result = known_result(node)
         if result is not None:
             known = result if node.output.type == INT else bool(result)

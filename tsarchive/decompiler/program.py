@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 from tsarchive.errors import UnsupportedError
-from tsarchive.ir.classes import ClassType, Function, FunctionType
+from tsarchive.ir.classes import ClassType, Function, FunctionType, InterfaceType
 from tsarchive.ir.constants import TableConstant
 from tsarchive.ir.graph import Value, closure, walk
 from tsarchive.ir.names import unmangled
@@ -31,6 +31,7 @@ from tsarchive.ir.types import (
     TENSOR,
     DictType,
     EnumType,
+    HandleType,
     ListType,
     NamedType,
     OptionalType,
@@ -93,6 +94,8 @@ class Program:
         self.untranslated: dict[str, None] = {}
         # Operators and classes that are not registered here, and what registers them.
         self.libraries: dict[str, str] = {}
+        # The schemas of these operators, as far as their calls tell.
+        self.foreign: dict[str, None] = {}
         self.modules: dict[tuple[str, ...], Module] = {}
         self._numbers = count(1)
         self._definitions: dict[Type | Function, Definition] = {}
@@ -107,6 +110,8 @@ class Program:
                 return class_
             if _is_no_grad(key):
                 return syntax.form("torch.no_grad")
+            if _is_record_function(key):
+                return syntax.form("torch.profiler.record_function")
         if isinstance(key, Function):
             name = recovered_function(key)
             if name is not None:
@@ -167,6 +172,25 @@ def _is_no_grad(class_: ClassType) -> bool:
     if unmangled(class_.qualified_name) != f"{ROOT}.{_NO_GRAD}" or len(class_.attributes) != 1:
         return False
     return {name: _steps(method) for name, method in class_.methods.items()} == _STEPS_OF_NO_GRAD
+
+
+_RECORD_FUNCTION = "torch.autograd.profiler.record_function"
+_CALLS_OF_PROFILER = {
+    "__enter__": ["profiler::_record_function_enter_new"],
+    "__exit__": ["profiler::_record_function_exit"],
+}
+
+
+def _is_record_function(class_: ClassType) -> bool:
+    """Return whether a class is torch's ``record_function`` by name, and by what its methods call
+    of the profiler."""
+    if unmangled(class_.qualified_name) != f"{ROOT}.{_RECORD_FUNCTION}":
+        return False
+    called = {
+        name: [n.kind for n in walk(method.graph.nodes) if n.kind.startswith("profiler::")]
+        for name, method in class_.methods.items()
+    }
+    return called.items() >= _CALLS_OF_PROFILER.items()
 
 
 def _steps(function: Function) -> list[str]:
@@ -253,19 +277,26 @@ _CLASSES: dict[Type, str] = {
     **{simple_type(name): name for name in ("bool", "complex", "float", "int", "str")},
     TENSOR: "torch.Tensor", DEVICE: "torch.device", GENERATOR: "torch.Generator",
 }  # fmt: skip
-_PLAIN_ANNOTATIONS = {**_CLASSES, NONE: "None", NUMBER: "complex"}
+_PLAIN_ANNOTATIONS = {**_CLASSES, NONE: "None", NUMBER: "int | float | complex"}
 _TESTABLE = {**_CLASSES, simple_type("list"): "list", simple_type("tuple"): "tuple"}
 
 
+HANDLES = {"Future": "futures::Future", "Await": "futures::Awaitable"}
+"""The helpers that stand for calls that run later."""
 _CONTAINERS: dict[type[Type], str] = {ListType: "list", DictType: "dict", TupleType: "tuple"}
 
 
 def shown_type(program: Program, type_: Type) -> ast.expr:
-    """Annotate a type. What Python cannot say, such as an interface, is ``Any``."""
+    """Annotate a type. An interface is a protocol; what Python cannot say is ``Any``."""
     if type_ in _PLAIN_ANNOTATIONS:
         return syntax.form(_PLAIN_ANNOTATIONS[type_])
     match type_:
-        case TupleType(qualified_name=str()) | EnumType() | ClassType(is_native=False):
+        case (
+            TupleType(qualified_name=str())
+            | EnumType()
+            | InterfaceType()
+            | ClassType(is_native=False)
+        ):
             return program.reference(type_)
     parts = [shown_type(program, part) for part in type_.parts()]
     if not parts and isinstance(type_, TupleType):
@@ -276,6 +307,8 @@ def shown_type(program: Program, type_: Type) -> ast.expr:
         return any_of([*parts, syntax.literal(None)])
     if isinstance(type_, UnionType):
         return any_of(parts)
+    if isinstance(type_, HandleType) and type_.kind in HANDLES:
+        return syntax.subscript(syntax.helper(HANDLES[type_.kind]), *parts)
     base = _CONTAINERS.get(type(type_))
     return syntax.form("Any") if base is None else syntax.subscript(syntax.form(base), *parts)
 

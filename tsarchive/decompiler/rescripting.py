@@ -14,12 +14,13 @@ import linecache
 import re
 import sys
 import textwrap
+import typing
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import CodeType, FunctionType, ModuleType
-from typing import Any, Final
+from typing import Any, Final, TypeGuard
 
 import torch
 
@@ -33,6 +34,10 @@ WHOLE: Final = ""
 """The name, among those that could not be scripted, of the model as a whole."""
 _NAMES: Final = {shown: name for name, shown in STATE_METHODS.items()}
 _OVERLOAD: Final = re.compile(r"(?P<operator>\btorch\.ops(?:\.\w+){2})\.\w+(?=\()")
+_FOREIGN: Final = re.compile(r"\boperator\(\s*\"(?P<name>\w+::\w+)\",\s*\".*\",?\s*\)\(")
+_TYPE_TEST: Final = re.compile(r"\btype\((?P<value>\w+)\) (?P<test>is|is not) (?P<type>\w+)\b")
+_CHOSEN: Final = re.compile(r"\._modules\[str\((?P<key>[^()]+)\)\]")
+_HANDLE: Final = re.compile(r"\b(?P<kind>Future)\[")
 _FRAME: Final = re.compile(r'^\s*File "(?P<file>.+)", line (?P<line>\d+)', re.MULTILINE)
 
 
@@ -41,7 +46,8 @@ class Request:
     """What to script: the folder of a ``package``, whose definitions ("module:name") have other
     ``names`` in the archive.
 
-    What ``operators`` names stands for these, and its own code is not compiled. ``methods`` are
+    What ``operators`` names stands for these, and its own code is not compiled. ``foreign`` are
+    schemas of operators that are registered where no library has done so. ``methods`` are
     compiled although nothing may call them. What is scripted goes to the file ``archive``, and
     what could not be to ``failures``.
     """
@@ -49,6 +55,7 @@ class Request:
     package: str
     names: Mapping[str, str]
     operators: Mapping[str, str]
+    foreign: Sequence[str]
     methods: Sequence[str]
     archive: str
     failures: str
@@ -75,14 +82,17 @@ class _Source:
 class _Rescripting:
     """Scripts the model of a package without the bodies that do not compile."""
 
-    def __init__(self, request: Request) -> None:
+    def __init__(self, request: Request, libraries: Sequence[Any]) -> None:
         self._request = request
+        self._libraries = libraries  # whose operators are registered as long as these exist
         self._package = importlib.import_module(Path(request.package).name)
         self._definitions: dict[Any, str] = {}
+        self._interfaces: dict[type, type] = {}
         self._functions = [*self._sources()]
         self._let_operators_stand()
         self._attempts = 0
         self._hidden: dict[str, str] = {}
+        self._undeclared: set[str] = set()
         self.failures: dict[str, str] = {}
 
     def scripted(self) -> Any:
@@ -92,21 +102,41 @@ class _Rescripting:
         for module in model.modules():
             for name, value in constants.get(type(module).__module__, {}).items():
                 setattr(module, name, value)
+        for protocol in filter(_is_protocol, self._definitions):
+            self._interfaces[protocol] = self._form_of(protocol, model)
+        self._compile_methods_of_interfaces()
         hooks = [*_hooks_of(model)]
         for class_ in {type(module) for module in model.modules()}:
             _name_as_archive(class_)
         found = self._compiled(model)
         if found is None:
             return None
-        # Methods that are compiled together do not know the defaults of each other.
-        compiled = torch_jit.compiled_methods(model, found)
-        asked = {*self._request.methods} - self.failures.keys()
-        wanted = [source for source in self._functions if source.name in asked]
-        for source in wanted:
-            is_compiled = (source.owner, source.name.rpartition(".")[2]) in compiled
-            if not is_compiled and source.function not in hooks:
+        # Methods that are compiled together do not know the defaults of each other: those that
+        # others call are compiled when these are.
+        for choose in (_uncalled, list):
+            wanted = [each for each in self._left(model, found) if each.function not in hooks]
+            for source in choose(wanted):
                 torch_jit.compile_always(source.function)
-        return self._with_constants(self._compiled(model))
+            found = self._compiled(model) if wanted else found
+        return self._with_constants(found)
+
+    def _compile_methods_of_interfaces(self) -> None:
+        """Let modules have the methods of interfaces, whether or not code calls them."""
+        members = {name for protocol in self._interfaces for name in vars(protocol)}
+        named = {name for name in members if not name.startswith("__")}
+        for source in self._functions:
+            is_of_module = source.owner is not None and issubclass(source.owner, torch.nn.Module)
+            if is_of_module and source.function.__name__ in named:
+                torch_jit.compile_always(source.function)
+
+    def _left(self, model: torch.nn.Module, scripted: Any) -> Iterator[_Source]:
+        """Yield the functions that are asked for and were not compiled when a model was."""
+        compiled = set() if scripted is None else torch_jit.compiled_methods(model, scripted)
+        asked = {*self._request.methods} - self.failures.keys()
+        for source in self._functions:
+            is_compiled = (source.owner, source.name.rpartition(".")[2]) in compiled
+            if source.name in asked and not is_compiled:
+                yield source
 
     def _with_constants(self, scripted: Any) -> Any:
         if scripted is not None:
@@ -118,7 +148,9 @@ class _Rescripting:
         while WHOLE not in self.failures:
             self._attempts += 1
             try:
-                return torch_jit.scripted(model, self._definitions, self._attempts)
+                return torch_jit.scripted(
+                    model, self._definitions, self._interfaces, self._attempts
+                )
             except Exception as error:
                 if not self._exclude(error) and not self._hide(error):
                     self.failures[WHOLE] = _reason(error)
@@ -155,9 +187,31 @@ class _Rescripting:
             self._definitions[found] = f"{folder}.{found.__name__}" if is_function else name
             if isinstance(found, FunctionType):
                 yield _source(name, found)
+            if _is_protocol(found):
+                continue
             _drop_accessors(found)
             for key, function in _methods(found):
                 yield _source(f"{name}.{_NAMES.get(key, key)}", function, found)
+
+    def _form_of(self, protocol: type, model: torch.nn.Module) -> type:
+        """Return a protocol as torch.jit reads an interface."""
+        number = len(self._interfaces)
+        file = Path(self._request.archive).with_name(f"interface_{number}.py")
+        is_module = any(
+            typing.get_type_hints(type(owner)).get(name) is protocol
+            for owner in model.modules()
+            for name in owner._modules
+        )
+        text = _interface_text(protocol, is_module=is_module)
+        made = ModuleType(file.stem)
+        made.__file__ = str(file)
+        sys.modules[made.__name__] = made
+        names = vars(sys.modules[protocol.__module__])
+        vars(made).update({name: names[name] for name in names if not name.startswith("__")})
+        made.__dict__["Module"] = torch.nn.Module
+        exec(_compiled(text, file), vars(made))
+        form: type = vars(made)[protocol.__name__]
+        return form
 
     def _exclude(self, error: Exception) -> bool:
         """Give the function where an error is a body that compiles; return whether there is one.
@@ -168,6 +222,10 @@ class _Rescripting:
         source = next(behind, None)
         if source is None:
             return False
+        if source.name not in self._undeclared:
+            self._undeclared.add(source.name)
+            if _drop_declarations(source):
+                return True
         self.failures[source.name] = self._told(error)
         return _without_body(source.function, self._stub())
 
@@ -210,10 +268,12 @@ class _Rescripting:
 def _rewrite_for_compiler(module: ModuleType) -> Mapping[str, Any]:
     """Let torch.jit read code of a module as it takes it; return the attributes that are read.
 
-    It chooses overloads by itself. Of tensors that are constants it only knows attributes.
+    It chooses overloads by itself, and has no ``type``. Of tensors that are constants it only
+    knows attributes.
     """
     file = str(module.__file__)
-    lines = [line.encode() for line in linecache.getlines(file)]
+    text = _FOREIGN.sub(_registered, "".join(linecache.getlines(file)))
+    lines = [line.encode() for line in text.splitlines(keepends=True)]
     constants = {
         k: v for k, v in vars(module).items() if isinstance(v, torch.Tensor | torch.ScriptObject)
     }
@@ -224,10 +284,28 @@ def _rewrite_for_compiler(module: ModuleType) -> Mapping[str, Any]:
             shown = f"{owner}.{attribute}".encode()
             lines[name.lineno - 1] = line[: name.col_offset] + shown + line[name.end_col_offset :]
             used[attribute] = constants[name.id]
-    written = [_OVERLOAD.sub(r"\g<operator>", line.decode()) for line in lines]
+    written = [_as_compiled(line.decode()) for line in lines]
     # Without a time of its own, this is what the file holds for those who read its lines.
     linecache.cache[file] = (0, None, written, file)
     return used
+
+
+def _registered(match: re.Match[str]) -> str:
+    """Return what begins the call of an operator in the place of ``operator(name, advice)(``."""
+    lines = "\n" * match[0].count("\n")
+    return f"torch.ops.{match['name'].replace('::', '.')}({lines}"
+
+
+def _as_compiled(line: str) -> str:
+    """Return a line as torch.jit takes it, whose isinstance goes by the very type."""
+
+    def test(match: re.Match[str]) -> str:
+        negation = "not " if match["test"] == "is not" else ""
+        return f"{negation}isinstance({match['value']}, {match['type']})"
+
+    line = _CHOSEN.sub(r"[\g<key>]", line)
+    line = _HANDLE.sub(r"torch.jit.\g<kind>[", line)
+    return _TYPE_TEST.sub(test, _OVERLOAD.sub(r"\g<operator>", line))
 
 
 def _names_in_methods(text: bytes) -> list[tuple[ast.Name, str]]:
@@ -280,6 +358,40 @@ def _hooks_of(model: torch.nn.Module) -> Iterator[Any]:
             yield getattr(hook, "__func__", hook)
 
 
+def _uncalled(sources: Sequence[_Source]) -> Iterator[_Source]:
+    """Yield the methods that none of the others names."""
+    texts = [(source, inspect.getsource(source.function)) for source in sources]
+    for source in sources:
+        call = re.compile(rf"\.{re.escape(source.function.__name__)}\b")
+        if not any(call.search(text) for other, text in texts if other is not source):
+            yield source
+
+
+def _drop_declarations(source: _Source) -> bool:
+    """Take declarations out of a function whose values are not None; return whether it had any.
+
+    Where ``x: T | None`` has a T, type checkers take it for a T, and torch.jit for a ``T | None``.
+    """
+    text = linecache.getlines(source.file)
+    lines = [line.encode() for line in text]
+    found = [node for node in ast.walk(ast.parse("".join(text))) if _is_declared_wide(node)]
+    found = [node for node in found if node.lineno in source.lines]
+    for node in found:
+        line, note = lines[node.lineno - 1], node.annotation
+        rest = line[note.end_col_offset :]
+        lines[node.lineno - 1] = line[: node.target.end_col_offset] + b" " + rest.lstrip()
+    linecache.cache[source.file] = (0, None, [line.decode() for line in lines], source.file)
+    return bool(found)
+
+
+def _is_declared_wide(node: ast.AST) -> TypeGuard[ast.AnnAssign]:
+    match node:
+        case ast.AnnAssign(annotation=ast.BinOp(right=ast.Constant(None)), value=value):
+            is_plain = isinstance(value, ast.Constant | ast.List | ast.Dict | None)
+            return not is_plain and node.lineno == node.annotation.end_lineno
+    return False
+
+
 def _defined_at(file: str, line: int, modules: Sequence[ModuleType]) -> Any:
     """Return the function or class that stands at a line of one of these modules, if any."""
     for module in modules:
@@ -299,12 +411,34 @@ def _replace(value: Any, other: Any, modules: Sequence[ModuleType]) -> None:
             setattr(module, name, other)
 
 
+def _is_protocol(found: Any) -> bool:
+    return getattr(found, "_is_protocol", False)
+
+
+def _interface_text(protocol: type, *, is_module: bool) -> str:
+    """Return the text of an interface: one of modules, which have a ``forward`` if any has."""
+    definition = ast.parse(textwrap.dedent(inspect.getsource(protocol))).body[0]
+    assert isinstance(definition, ast.ClassDef)
+    methods = [each for each in definition.body if isinstance(each, ast.FunctionDef)]
+    is_module |= any(each.name == "forward" for each in methods)
+    for method in methods:
+        method.body = [ast.Pass()]
+    definition.bases = [ast.Name("Module", ast.Load())] if is_module else []
+    definition.body = [*methods]
+    return f"from __future__ import annotations\n\n{ast.unparse(definition)}\n"
+
+
 def _not_compiled(name: str, file: Path) -> Any:
     """Return a function of which torch.jit compiles the signature and not the body."""
-    file.write_text(f"def {name}() -> int:\n    return not_compiled\n", encoding="utf-8")
     found: dict[str, Any] = {"__name__": file.stem}
-    exec(compile(file.read_text(encoding="utf-8"), str(file), "exec"), found)
+    exec(_compiled(f"def {name}() -> int:\n    return not_compiled\n", file), found)
     return found[name]
+
+
+def _compiled(text: str, file: Path) -> CodeType:
+    """Return the code of a text, which stands in a file for those who read its lines."""
+    file.write_text(text, encoding="utf-8")
+    return compile(text, str(file), "exec", dont_inherit=True)
 
 
 def _source(name: str, function: FunctionType, owner: type | None = None) -> _Source:
@@ -320,8 +454,7 @@ def _without_body(function: FunctionType, file: Path) -> bool:
     assert isinstance(definition, ast.FunctionDef)
     definition.body = ast.parse("raise RuntimeError('not compiled')").body
     definition.decorator_list = []
-    file.write_text(ast.unparse(definition), encoding="utf-8")
-    code = compile(file.read_text(encoding="utf-8"), str(file), "exec", dont_inherit=True)
+    code = _compiled(ast.unparse(definition), file)
     try:
         function.__code__ = next(c for c in code.co_consts if isinstance(c, CodeType))
     except ValueError:  # it has variables of a function around it
@@ -352,17 +485,38 @@ def _marked(shown: str) -> str:
     return lines[max(next(marks, 1) - 1, 0)].strip()
 
 
+def _older(request: Request) -> Iterator[Any]:
+    """Register operators of older releases that the package has functions for."""
+    library: Any = torch.library  # which has no types
+    made = library.Library(OLDER, "FRAGMENT")
+    for name in OLDER_SCHEMAS.keys() & {*request.operators.values()}:
+        made.define(OLDER_SCHEMAS[name].partition("::")[2])
+    yield made
+
+
+def _foreign(request: Request) -> Iterator[Any]:
+    """Register the operators that no library here has registered."""
+    library: Any = torch.library
+    forms: dict[str, list[str]] = {}
+    for schema in request.foreign:
+        name, _, rest = schema.partition("(")
+        forms.setdefault(name, []).append(rest)
+    for name, texts in forms.items():
+        namespace, _, short = name.partition("::")
+        if not torch_jit.has_operator(name):
+            made = library.Library(namespace, "FRAGMENT")
+            for number, rest in enumerate(texts):
+                made.define(f"{short}{f'.form_{number}' if number else ''}({rest}")
+            yield made
+
+
 def main(path: str) -> None:
     """Script the package of a request, and write an archive and what could not be scripted."""
     request = Request(**json.loads(Path(path).read_text(encoding="utf-8")))
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)
     sys.path.insert(0, str(Path(request.package).parent))
-    library: Any = torch.library  # which has no types
-    old = library.Library(OLDER, "FRAGMENT")  # known as long as this is
-    for name in OLDER_SCHEMAS.keys() & {*request.operators.values()}:
-        old.define(OLDER_SCHEMAS[name].partition("::")[2])
-    found = _Rescripting(request)
+    found = _Rescripting(request, [*_older(request), *_foreign(request)])
     scripted = found.scripted()
     if scripted is not None:
         save(scripted, request.archive)

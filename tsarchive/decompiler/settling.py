@@ -6,15 +6,22 @@ what it never uses. Such reads are written anew, each right before the one opera
 
 So are items of tuples, lists and tuples that one operation uses, and values that are never read.
 
-Nor does it mean anything whether a list that was just made is copied, if nothing else has it; which
-type is known of a value, or None has; or whether an exception has no class, which is raised as a
-RuntimeError.
+Nor does it mean anything where a list of constants is made before it is used, or where a tensor is
+made a number, if nothing changes in between. Nor whether a list that was just made is copied, if
+nothing else has it; which type is known of a value, or None has; or whether an exception has no
+class, which is raised as a RuntimeError.
 
 Nor that all rows of a tensor are taken, where rows or columns of these are.
 Nor that an int is put into a tensor, as tracing does, and taken out again.
 Nor whether code says that a tensor becomes a number, or passes it where a number is wanted.
 
-An operator of an older release has the name of what stands for it today.
+Nor which of torch's own functions passes its arguments on to an operator, as ``F.pad`` does to
+``aten::pad``, or whether defaults at the end of a call to torch's code are given: later releases
+have more arguments. Nor whether a tensor of ints is said to be one of int64, or a list that one
+operator is given is made anew or the default of an argument.
+
+An operator of an older release has the name of what stands for it today. ``Union[number]`` is what
+torch.jit makes of ``int | float | complex``, which is a number.
 
 What stands beside a branch that raises stands behind it: it runs where nothing was raised. What
 stands behind an exception never runs. Branches on the opposite of a condition are the other ones.
@@ -26,11 +33,11 @@ from collections import Counter
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from types import MappingProxyType
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from tsarchive.analyses.encoding import Plain
-from tsarchive.diffing.routines import typed
-from tsarchive.formats.contents import Body, Operation, Outline, Routine
+from tsarchive.diffing.routines import typed, walk
+from tsarchive.formats.contents import Body, Definition, Operation, Outline, Routine
 from tsarchive.operators.upgraders import OLDER
 
 _OLDER_MEANING: Final = "older meaning"
@@ -62,12 +69,29 @@ _SAME: Final = {
     "aten::index_put_.hacked_twin": "aten::index_put_",
 }
 """Operators by others that do the same with what these are given."""
+_OF_TORCH: Final = "__torch__.torch."
+_CALL_METHOD: Final = "prim::CallMethod"
+_CALL_FUNCTION: Final = "prim::CallFunction"
+_CALLS: Final = frozenset({_CALL_METHOD, _CALL_FUNCTION})
+_OF_LIST: Final = "aten::tensor"
+_ADAPTIVE: Final = {
+    f"__torch__.torch.nn.functional.adaptive_avg_pool{n}d": f"aten::adaptive_avg_pool{n}d"
+    for n in (2, 3)
+}
+"""Functions that put the sizes of a tensor in the place of None among the sizes that they get, and
+the operators that they call then."""
+_DTYPES: Final = {"int": 4, "bool": 11}
+"""The numbers of dtypes that tensors have whose elements are of these types."""
 _OF_NUMBER: Final = "prim::NumToTensor.Scalar"
 _OF_INT: Final = "aten::tensor.int"
 _DEFAULTS: Final[Sequence[Plain]] = [["NoneType", None], ["NoneType", None], ["bool", False]]
 _TO_NUMBER: Final = frozenset(
     {"aten::Int.Tensor", "aten::item", "aten::IntImplicit", "aten::ScalarImplicit"}
 )
+_NUMBERS: Final = frozenset({"aten::Int.Tensor", "aten::Float.Tensor", "aten::Bool.Tensor"})
+_FRESH: Final = frozenset({_LIST, "prim::DictConstruct"})
+_QUIET: Final = frozenset({_READ, *_CASTS, *_DISPLAYS, *_FREE, *_NUMBERS, *_FRESH})
+"""Operations that change nothing, besides all that is free to stand anywhere."""
 _CALCULATING: Final = frozenset(
     f"aten::{name}{overload}"
     for name in ("add", "sub", "mul", "div", "floor_divide", "remainder", "eq", "floor", "to")
@@ -89,7 +113,8 @@ _TENSORS: Final = "List[Optional[Tensor]]"
 _PLAIN_TENSORS: Final = "List[Tensor]"
 _MAKING: Final = frozenset(
     {
-        "aten::size", "aten::stride",
+        "aten::size", "aten::stride", "aten::chunk", "aten::split.Tensor", "aten::split.sizes",
+        "aten::unbind.int",
         *(
             f"aten::{name}.{key}"
             for name in ("keys", "values", "items")
@@ -102,41 +127,87 @@ _MAKING: Final = frozenset(
 
 def names_set(bodies: Iterable[Body]) -> Iterator[str]:
     """Yield the names of the attributes that code sets, of whatever class."""
-    for body in bodies:
-        for operation in body.operations:
-            if operation.operator == _SET:
-                yield str(operation.attributes["name"])
-            yield from names_set(operation.bodies)
+    for operation in chain.from_iterable(map(walk, bodies)):
+        if operation.operator == _SET:
+            yield str(operation.attributes["name"])
 
 
 def names_read(bodies: Iterable[Body]) -> Iterator[str]:
     """Yield the names of the attributes that code reads or sets, of whatever class."""
-    for body in bodies:
-        for operation in body.operations:
-            if operation.operator in (_READ, _SET):
-                yield str(operation.attributes["name"])
-            yield from names_read(operation.bodies)
+    for operation in chain.from_iterable(map(walk, bodies)):
+        if operation.operator in (_READ, _SET):
+            yield str(operation.attributes["name"])
 
 
 def bodies_of(outline: Outline) -> Iterator[Body]:
     """Yield the bodies of all functions and methods."""
-    definitions = [module.definition for module in outline.modules.values()]
-    for definition in (*definitions, *outline.definitions):
+    for definition in _definitions(outline):
         yield from (routine.body for routine in definition.routines.values())
+
+
+def routines_of_torch(outline: Outline) -> dict[str, Routine]:
+    """Return torch's own functions and methods in a program, by qualified name."""
+    return {
+        f"{definition.name}.{name}".removesuffix("."): routine
+        for definition in _definitions(outline)
+        if definition.name.startswith(_OF_TORCH)
+        for name, routine in definition.routines.items()
+    }
+
+
+def _definitions(outline: Outline) -> Iterator[Definition]:
+    yield from (module.definition for module in outline.modules.values())
+    yield from outline.definitions
 
 
 def settled(
     routine: Routine,
     assigned: Container[str],
+    of_torch: Mapping[str, Routine] = MappingProxyType({}),
     renamed: Mapping[str, str] = MappingProxyType({}),
 ) -> Routine:
     """Return a function whose reads of attributes stand where they are used.
 
     Names that are ``assigned`` are left where they stand. Those that are ``renamed`` get other
-    names.
+    names. ``of_torch`` are the routines of the program that are :func:`routines_of_torch`.
     """
-    settling = _Settling(assigned, renamed, routine.body)
-    return routine._replace(body=settling.body(routine.body))
+    settling = _Settling(assigned, renamed, of_torch, routine.body)
+    arguments: Sequence[Any] = routine.arguments
+    named = [[name, _as_number(type_), default] for name, type_, default in arguments]
+    body = settling.body(routine.body)
+    params = [*map(_as_number, body.params)]
+    return routine._replace(arguments=named, body=body._replace(params=params))
+
+
+def _as_number(type_: Plain) -> str:
+    return str(type_).replace("Union[number]", "number")
+
+
+def _operator_called(called: Routine, given: Sequence[Plain]) -> Operation | None:
+    """Return the operator that is all of a function, with the arguments of a call; None where there
+    is more in the function, or it uses an argument twice."""
+    match called.body:
+        case Body(_, [Operation(bodies=[]) as only], [int() as result]) if len(only.outputs) == 1:
+            used = [use for use in only.inputs if isinstance(use, int)]
+            is_own = result == len(given) and len({*used}) == len(used)
+            if is_own and not only.operator.startswith("prim::"):
+                inputs = [given[use] if isinstance(use, int) else use for use in only.inputs]
+                return only._replace(inputs=inputs, place=None)
+    return None
+
+
+def _without_defaults(called: Routine, given: Sequence[Plain]) -> Sequence[Plain]:
+    """Return the arguments of a call, those at the end aside that are defaults of the function."""
+    arguments: Sequence[Any] = called.arguments
+    kept = len(given)
+    while kept and arguments[kept - 1][2] and arguments[kept - 1][2] == _content(given[kept - 1]):
+        kept -= 1
+    return given[:kept]
+
+
+def _content(use: Plain) -> Sequence[Plain]:
+    """Return the value of a constant as the default of an argument is written."""
+    return [] if isinstance(use, int) else [typed(use)[1]]
 
 
 def _uses(body: Body) -> Iterator[Plain]:
@@ -168,13 +239,9 @@ def _takes_all(operation: Operation) -> bool:
     return given == [1] and not bounds
 
 
-def _taken_from(bodies: Iterable[Body]) -> Iterator[Plain]:
+def _taken_from(body: Body) -> Iterator[Plain]:
     """Yield the tensors that rows or columns are taken of."""
-    for body in bodies:
-        for operation in body.operations:
-            if operation.operator in _TAKING:
-                yield operation.inputs[0]
-            yield from _taken_from(operation.bodies)
+    return (each.inputs[0] for each in walk(body) if each.operator in _TAKING)
 
 
 def _gives_condition(branch: Operation, own: Sequence[int]) -> bool:
@@ -192,6 +259,18 @@ def _held(bodies: Iterable[Body]) -> Iterator[Plain]:
             if operation.operator not in _TO_NUMBER | _CALCULATING:
                 yield from operation.inputs
             yield from _held(operation.bodies)
+
+
+def _calls_torch(operation: Operation) -> bool:
+    called = operation.inputs[:1] if operation.operator == _CALL_FUNCTION else ()
+    return any(not isinstance(f, int) and typed(f)[0].startswith(_OF_TORCH) for f in called)
+
+
+def _given(body: Body) -> Iterator[Plain]:
+    """Yield what operators are given that are no syntax, and functions of torch."""
+    for operation in walk(body):
+        if not operation.operator.startswith("prim::") or _calls_torch(operation):
+            yield from operation.inputs
 
 
 def _count(body: Body) -> int:
@@ -221,7 +300,7 @@ class _Passing:
 
     def __init__(self, body: Body) -> None:
         self.found: dict[int, Plain] = {}
-        self.ints: set[int] = set()
+        self.types: list[str] = []
         self._unset: set[int] = set()
         self._next = 0
         self._body(body)
@@ -246,7 +325,7 @@ class _Passing:
         self._made(operation.outputs)
 
     def _made(self, types: Sequence[Plain]) -> None:
-        self.ints |= {number for number, type_ in enumerate(types, self._next) if type_ == "int"}
+        self.types += map(str, types)
         self._next += len(types)
 
     def _result(self, output: int, results: Iterable[Plain], first: int) -> None:
@@ -278,18 +357,27 @@ _Settled = int | Operation | _Constant
 class _Settling:
     """Writes one function anew: the values before by number, as numbers after or as reads."""
 
-    def __init__(self, assigned: Container[str], renamed: Mapping[str, str], body: Body) -> None:
+    def __init__(
+        self,
+        assigned: Container[str],
+        renamed: Mapping[str, str],
+        of_torch: Mapping[str, Routine],
+        body: Body,
+    ) -> None:
         self._assigned = assigned
         self._renamed = renamed
+        self._of_torch = of_torch
         self._values: dict[int, _Settled] = {}
         self._next = 0
         self._count = 0
         self._used = Counter(use for use in _uses(body) if isinstance(use, int))
         self._here: frozenset[int] = frozenset()
-        self._taken = {use for use in _taken_from([body]) if isinstance(use, int)}
+        self._taken = {use for use in _taken_from(body) if isinstance(use, int)}
         self._made: set[int] = set()
+        self._waiting: dict[int, Operation] = {}
         passing = _Passing(body)
-        self._passed, self._ints = passing.found, passing.ints
+        self._passed, self._types = passing.found, passing.types
+        self._given = {use for use in _given(body) if isinstance(use, int)}
         self._held = {use for use in _held([body]) if isinstance(use, int)}
 
     def body(self, body: Body) -> Body:
@@ -297,6 +385,7 @@ class _Settling:
         outer, self._here = self._here, frozenset(chain(_own_uses(body), own))
         written: list[Operation] = []
         self._write(body, written)
+        self._write_waiting(body.results, written)
         results = [] if _raises(body) else [self._use(use, written) for use in body.results]
         self._here = outer
         return Body(body.params, written, results)
@@ -306,6 +395,10 @@ class _Settling:
         end = self._next + _count(body)
         self._define(len(body.params))
         for operation in map(self._named, body.operations):
+            if self._waiting and not self._waits(operation):
+                self._write_waiting(_uses(Body([], [operation], [])), written)
+                if operation.operator not in _QUIET:
+                    self._write_waiting(self._numbers_waiting(), written)
             self._operation(operation, written)
             if _always_raises(operation):
                 break
@@ -314,6 +407,10 @@ class _Settling:
     def _named(self, operation: Operation) -> Operation:
         if operation.operator == _LIST and operation.outputs == [_TENSORS]:
             return operation._replace(outputs=[_PLAIN_TENSORS])
+        if operation.operator in _CALLS:
+            return self._called(operation)
+        if operation.operator == _OF_LIST:
+            return self._with_dtype(operation)
         if operation.operator == _OF_INT and [*operation.inputs[1:]] == _DEFAULTS:
             return operation._replace(operator=_OF_NUMBER, inputs=operation.inputs[:1])
         if operation.operator in _SAME:
@@ -329,6 +426,30 @@ class _Settling:
             return operation
         attributes = {**operation.attributes, "name": self._renamed[str(name)]}
         return operation._replace(attributes=attributes)
+
+    def _called(self, call: Operation) -> Operation:
+        """Return what stands for a call: of torch's code, what it comes to in any release."""
+        first, *given = call.inputs
+        if call.operator == _CALL_METHOD:
+            called = self._of_torch.get(f"{self._type_of(first)}.{call.attributes['name']!s}")
+            kept = [] if called is None else _without_defaults(called, call.inputs)
+            return call._replace(inputs=kept or call.inputs)
+        called = self._of_torch.get(self._type_of(first))
+        if called is None:
+            return call
+        if self._type_of(first) in _ADAPTIVE and self._type_of(given[1]) == "List[int]":
+            return call._replace(operator=_ADAPTIVE[self._type_of(first)], inputs=given)
+        return _operator_called(called, given) or call._replace(
+            inputs=[first, *_without_defaults(called, given)]
+        )
+
+    def _with_dtype(self, operation: Operation) -> Operation:
+        """Return the operator that makes a tensor of a list, with the dtype that its items tell."""
+        values, dtype, *rest = operation.inputs
+        element = self._type_of(values).replace("List[", "").rstrip("]")
+        if dtype != _NONE or element not in _DTYPES:
+            return operation
+        return operation._replace(inputs=[values, ["int", _DTYPES[element]], *rest])
 
     def _is_free(self, operation: Operation) -> bool:
         if operation.operator in _DISPLAYS or operation.operator in _CONDITIONS:
@@ -348,7 +469,10 @@ class _Settling:
         return is_copy or operation.operator in _CASTS
 
     def _is_int(self, use: Plain) -> bool:
-        return use in self._ints if isinstance(use, int) else typed(use)[0] == "int"
+        return self._type_of(use) == "int"
+
+    def _type_of(self, use: Plain) -> str:
+        return self._types[use] if isinstance(use, int) else typed(use)[0]
 
     def _number(self, operation: Operation) -> _Settled | None:
         """Return the int that an operation takes out of the tensor that it was put into."""
@@ -372,16 +496,52 @@ class _Settling:
         self._values[self._next] = value
         self._next += 1
 
+    def _constant_list(self, operation: Operation) -> _Constant | None:
+        """Return the list that is made of constants, for one operator that is given it."""
+        is_given = self._next in self._given and self._used[self._next] == 1
+        if operation.operator != _LIST or not is_given:
+            return None
+        items = [_content(use) for use in operation.inputs]
+        if not all(items):
+            return None
+        return _Constant([operation.outputs[0], {"list": [item for (item,) in items]}])
+
+    def _waits(self, operation: Operation) -> bool:
+        """Return whether an operation may stand anywhere before what uses its result: it makes a
+        list or dict of constants, or a number out of a tensor."""
+        if operation.operator in _FRESH:
+            return not any(isinstance(use, int) for use in operation.inputs)
+        return operation.operator in _NUMBERS
+
+    def _write_waiting(self, uses: Iterable[Plain], written: list[Operation]) -> None:
+        """Write the operations that wait for what uses them."""
+        for use in [*uses] if self._waiting else ():
+            operation = self._waiting.pop(use, None) if isinstance(use, int) else None
+            if operation is not None and isinstance(use, int):
+                inputs = [self._use(each, written) for each in operation.inputs]
+                written.append(operation._replace(inputs=inputs))
+                self._values[use] = self._count
+                self._count += 1
+
+    def _numbers_waiting(self) -> list[int]:
+        waiting = self._waiting.items()
+        return [value for value, operation in waiting if operation.operator in _NUMBERS]
+
     def _operation(self, operation: Operation, written: list[Operation]) -> None:
-        number = self._number(operation)
-        if number is not None:
-            self._note(number)
+        known = self._number(operation)
+        if known is None:
+            known = self._constant_list(operation)
+        if known is not None:
+            self._note(known)
         elif self._is_free(operation):
             self._note(operation)
         elif self._passes_on(operation):
             self._note(self._settled(operation.inputs[0]))
         elif operation.operator == _IF:
             self._if(operation, written)
+        elif self._waits(operation):
+            self._waiting[self._next] = operation
+            self._note(0)
         else:
             self._keep(operation, written)
 

@@ -345,7 +345,7 @@ _HOMES = {
         ("casting", "entered", "foreign", "missing", "native", "new", "operator"), OBJECTS
     ),
     **dict.fromkeys(("build", "shared", "tensor"), WEIGHTS),
-    **dict.fromkeys(("Any", "NamedTuple", "Optional", "Union"), "typing"),
+    **dict.fromkeys(("Any", "NamedTuple", "Optional", "Protocol", "Union"), "typing"),
 }
 """The modules from which forms take what is no builtin, by its name."""
 

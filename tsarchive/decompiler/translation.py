@@ -33,7 +33,15 @@ from .naming import is_plain, members_of, method_name
 from .operators import Operators, by_call, is_default_list, is_index, is_quotient, known_number
 from .preparing import PARTS, prepared
 from .program import Program, is_of_library, type_test
-from .variables import LiveRanges, Point, Variables, dtype_values, is_movable, is_vague
+from .variables import (
+    CHOSEN_MODULE,
+    LiveRanges,
+    Point,
+    Variables,
+    dtype_values,
+    is_movable,
+    is_vague,
+)
 
 _CAPTURING = frozenset({"prim::fork", "prim::awaitable"})
 # Expressions that nest deeper are hard to read, and at some depth Python refuses them.
@@ -464,7 +472,8 @@ class Translation:
         )
         is_forward = node.name == "forward" or self._is_overload_of_library(node)
         is_called = node.name == "__call__" and _is_plain_object(type_)
-        if (is_forward and is_module and not has_hooks) or is_called:
+        is_interface = isinstance(type_, InterfaceType)
+        if (is_forward and is_module and not has_hooks and not is_interface) or is_called:
             return syntax.call(receiver, rest, keywords)
         if isinstance(type_, ClassType) and not type_.is_native:
             members = members_of(type_)
@@ -680,7 +689,8 @@ _LEAVING = "prim::Exit"
 _EXTENDING = "aten::add_.t"
 _FORMS = {
     "prim::Uninitialized": "None",
-    "prim::ModuleContainerIndex": "_0._modules[str(_1)]",
+    # A number below 0 chooses nothing.
+    CHOSEN_MODULE: "_0._modules[str(_1)]",
     "prim::EnumValue": "_0.value",
     "prim::EnumName": "_0.name",
     "prim::unchecked_cast": "_0",

@@ -68,7 +68,7 @@ class Variables:
         self._holders[name] = value
         self.used.add(name)
         known = self.types.setdefault(name, value.type)
-        if _is_wider(value):
+        if _is_wider(value) or value.node.kind == CHOSEN_MODULE:
             self.mixed.add(name)
         if known != value.type:
             self.mixed.add(name)
@@ -250,13 +250,18 @@ def _leaves(block: Block, path: tuple[tuple[Node, int], ...]) -> bool:
 _BUILDERS = frozenset({"prim::TupleConstruct", "prim::ListConstruct", "prim::TupleIndex"})
 
 
+CHOSEN_MODULE = "prim::ModuleContainerIndex"
+
+
 def is_vague(value: Value) -> bool:
     """Return whether a list or dict needs a variable, which tells the types of what it may hold.
 
     Its items do not, and what uses it is neither an operator on such lists nor the end of a
-    function.
+    function. A module that a number or key chooses needs one that tells its interface.
     """
     node, type_ = value.node, value.type
+    if node.kind == CHOSEN_MODULE:
+        return True
     if node.kind not in ("prim::ListConstruct", "prim::DictConstruct"):
         return False
     if node.inputs and not isinstance(type_.parts()[-1], OptionalType | UnionType):

@@ -60,6 +60,11 @@ class TensorInfo:
     indices and values of a sparse tensor. ``device`` is None where the format stores none. A tensor
     is a constant where code names it; one that is neither parameter, buffer nor constant is an
     attribute, or inside one.
+
+        >>> with tsarchive.open("net.pt") as archive:
+        ...     weight = archive.tensors["head.weight"]
+        >>> weight.dtype, weight.shape, weight.strides, weight.nbytes, weight.role
+        ('float32', (2, 4), (4, 1), 32, 'parameter')
     """
 
     dtype: str
@@ -95,6 +100,10 @@ class TensorTotals:
 
     Tensors are counted by name, so that one with two names counts twice, and so are their elements;
     storages and their bytes are counted once.
+
+        >>> with tsarchive.open("net.pt") as archive:
+        ...     print(archive.totals.count, archive.totals.elements)
+        2 10
     """
 
     count: int
@@ -109,6 +118,11 @@ class ModuleInfo:
 
     ``parameters`` counts elements, ``nbytes`` the bytes of its own tensors; both exclude
     submodules.
+
+        >>> with tsarchive.open("net.pt") as archive:
+        ...     root = archive.tree()
+        >>> root.methods, [(child.name, child.parameters) for child in root.children]
+        (('forward',), [('head', 10)])
     """
 
     name: str
@@ -125,6 +139,10 @@ class Needs:
     places that call each; ``classes`` are torchbind classes (``quantized.Conv2dPackedParamsBase``).
 
     TorchScript's own functions, such as ``int`` and ``annotate``, are no operators.
+
+        >>> with tsarchive.open("net.pt") as archive:
+        ...     print(archive.needs.operators["aten::linear"], archive.needs.classes)
+        1 ()
     """
 
     operators: Mapping[str, int]

@@ -49,6 +49,10 @@ class WrittenBy:
     ``compiled_first`` and ``compiled_last`` are the releases whose own source lines the debug
     records name: one of them compiled the code, and perhaps another saved it again. None where no
     lines of torch are named.
+
+        >>> with tsarchive.open("net.pt") as archive:
+        ...     print(archive.written_by.writer)
+        tsarchive
     """
 
     first: str | None

@@ -91,6 +91,10 @@ def diff(
 
     Raises CallError for a part that is unknown and where both models refuse the call, what
     ``fingerprint`` raises, and with ``run`` what ``load`` raises.
+
+        >>> report = tsarchive.diff("net.pt", "tuned.pt", only=["weights"])
+        >>> [change.where for change in report.changes]
+        ['head.bias']
     """
     only = [_ALIASES.get(part, part) for part in only]
     if unknown := {*only}.difference(PARTS):

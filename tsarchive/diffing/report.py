@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
 from tsarchive.analyses.encoding import Plain
-from tsarchive.notebook import table
 
 Part: TypeAlias = Literal["code", "structure", "weights", "extra files"]
 
@@ -84,6 +83,10 @@ class Change:
     ``also`` are other places of the same change: those of modules that share the class. A change
     ``is_probable`` where checksums tell it which the files bring and nobody has checked. Of values
     that differ, ``before`` and ``after`` are these, and ``values`` is None.
+
+        >>> [change] = tsarchive.diff("net.pt", "tuned.pt", only=["weights"]).changes
+        >>> change.kind, change.where
+        ('tensor values', 'head.bias')
     """
 
     kind: str
@@ -156,6 +159,10 @@ class DiffReport:
     cannot. ``divergence`` is set where both were run and gave different results. ``by_checksum`` is
     True where tensors were compared by the CRC-32s and sizes that directories tell, and not read:
     that those of no change are the same is probable, not proven.
+
+        >>> report = tsarchive.diff("net.pt", "tuned.pt", only=["code"])
+        >>> report.changes, report.compared
+        ([], ('code',))
     """
 
     before: str
@@ -182,4 +189,6 @@ class DiffReport:
     def _repr_html_(self) -> str:
         rows = ((one.kind, one.where, one.before, one.after) for one in self.changes)
         title = f"{self.before} to {self.after}: {len(self.changes):,} changes"
+        from tsarchive.notebook import table
+
         return table(title, rows, ("kind", "where", "before", "after"), len(self.changes))

@@ -40,7 +40,6 @@ from tsarchive.errors import (
 )
 from tsarchive.formats.records import GROUPS, RecordTable, Role
 from tsarchive.garbage import collecting, not_collecting
-from tsarchive.notebook import table
 
 if TYPE_CHECKING:
     import torch
@@ -130,6 +129,8 @@ class OpenedArchive(Closing):
         yield from self._facts()
 
     def _repr_html_(self) -> str:
+        from tsarchive.notebook import table
+
         return table(self._name or "archive", self._facts())
 
     def _facts(self) -> Iterator[tuple[str, object]]:

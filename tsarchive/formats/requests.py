@@ -55,6 +55,9 @@ class Note:
     assign, and ``file`` for what the file that was written does not have as the source has it.
     ``place`` is the function and line of the code, where there is one. ``is_checked`` tells
     whether the program refuses a call for which it does not hold.
+
+        >>> tsarchive.convert("tuned.pt", "net.pt2", args=(x,)).notes
+        ()
     """
 
     kind: NoteKind
@@ -105,6 +108,10 @@ class VerifyReport:
     was checked, ``tensors`` what :attr:`tsarchive.Archive.tensors` lists, and is None where it
     lists none: for archives of other kinds, and those that are too broken. ``findings`` stand in
     the order of severity, worst first, then of their place.
+
+        >>> report = tsarchive.verify("net.pt")
+        >>> report.ok, report.format_version, report.code_records
+        (True, 3, 2)
     """
 
     kind: str | None

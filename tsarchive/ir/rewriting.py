@@ -36,8 +36,11 @@ def remove(block: Block, node: Node) -> None:
 
 
 def _drop_uses(node: Node) -> None:
-    """Remove the uses that a node and those in it make of values."""
-    for inner in nested_blocks(node):
+    """Remove the uses that a node and those in it make of values.
+
+    What stands in a closure stands in the fork that runs it as well.
+    """
+    for inner in () if node.kind == "prim::Closure" else nested_blocks(node):
         for each in (*inner.nodes, inner.return_node):
             _drop_uses(each)
     node.drop_inputs()

@@ -221,22 +221,22 @@ _RANKS = {kind: rank for rank, kind in enumerate(_KINDS_IN_ORDER.split())}
 
 
 def _ordered(members: list[Type]) -> tuple[Type, ...]:
-    return tuple(sorted(members, key=lambda member: (_rank(member), _schema_text(member))))
+    return tuple(sorted(members, key=lambda member: (_rank(member), type_in_schema(member))))
 
 
-def _schema_text(type_: Type) -> str:
-    """Return the text of a type in schemas, by which types of one kind are sorted."""
+def type_in_schema(type_: Type) -> str:
+    """Return the text that a type has in schemas of torch, which sorts types of one kind by it."""
     match type_:
         case ListType(element):
-            return f"{_schema_text(element)}[]"
+            return f"{type_in_schema(element)}[]"
         case OptionalType(element):
-            return f"{_schema_text(element)}?"
+            return f"{type_in_schema(element)}?"
         case DictType(key, value):
-            return f"Dict({_schema_text(key)}, {_schema_text(value)})"
+            return f"Dict({type_in_schema(key)}, {type_in_schema(value)})"
         case HandleType(kind, element):
-            return f"{kind}({_schema_text(element)})"
+            return f"{kind}({type_in_schema(element)})"
         case TupleType(elements, None):
-            return f"({', '.join(map(_schema_text, elements))})"
+            return f"({', '.join(map(type_in_schema, elements))})"
     return "Scalar" if type_ == NUMBER else annotation(type_)
 
 

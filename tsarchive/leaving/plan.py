@@ -33,6 +33,10 @@ class WayOut:
     compared. ``problem`` tells why it does not work, with ``origin``, the line of the user's source
     where the error has it apart; ``hint`` what to do. ``needs`` is what has to be installed to run
     the result. In ``command``, ``INPUTS`` stands for arguments that were given as values.
+
+        >>> [way] = tsarchive.leave("net.pt", args=(x,), only=["safetensors"]).ways
+        >>> way.name, way.outcome
+        ('safetensors', ...)
     """
 
     name: str
@@ -77,6 +81,10 @@ class LeavingPlan:
 
     ``kind`` is that of :attr:`tsarchive.Archive.kind`; ``inputs`` tells where the arguments of the
     compared call come from, and ``arguments`` shows them.
+
+        >>> plan = tsarchive.leave("net.pt", args=(x,), only=["safetensors"])
+        >>> plan.kind, [way.name for way in plan.ways]
+        ('torchscript', ['safetensors'])
     """
 
     file: str

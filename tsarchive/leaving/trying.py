@@ -84,6 +84,9 @@ def leave(
 
     Raises CallError for an unknown way, one that does not lead out of a file of this kind, and for
     arguments that ``forward`` does not take; what :func:`tsarchive.load` raises for the file.
+
+        >>> [way.command for way in tsarchive.leave("net.pt", args=(x,), only=["safetensors"]).ways]
+        ['tsarchive convert net.pt net.safetensors']
     """
     for name in only:
         if name not in _BY_NAME:

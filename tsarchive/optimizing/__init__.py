@@ -72,6 +72,10 @@ class OptimizeReport:
     ``done`` are the changes, ``left`` what stays as it was with the reason. Of the example,
     ``seconds_before`` and ``seconds_after`` are the least times of a call, ``difference`` is how
     far results are apart; None without an example.
+
+        >>> report = tsarchive.optimize_report(tsarchive.optimize(net))
+        >>> [change.what for change in report.done][0]
+        'call inlined'
     """
 
     done: tuple[Change, ...]
@@ -109,6 +113,10 @@ def optimize(module: Any, *, args: Any = None) -> ArchiveModule:
     Raises CallError for a module in training mode, for one that has such layers already, and for a
     program of ExecuTorch; what ``save`` and ``load`` raise; what the module raises for the example,
     also UnsupportedError where it has what cannot be run.
+
+        >>> faster = tsarchive.optimize(net)
+        >>> torch.allclose(faster(x), net(x))
+        True
     """
     return optimized_for(module, _arguments(args), nullcontext())
 
@@ -139,7 +147,15 @@ def optimized_for(
 
 
 def optimize_report(module: ArchiveModule) -> OptimizeReport:
-    """Return what :func:`optimize` did to a module. Raises CallError for another module."""
+    """Return what :func:`optimize` did to a module. Raises CallError for another module.
+
+    For example:
+
+        >>> tsarchive.optimize_report(net)
+        Traceback (most recent call last):
+            ...
+        tsarchive.errors.CallError: ...
+    """
     report = getattr(module, _REPORT, None)
     if not isinstance(report, OptimizeReport):
         raise CallError("the module does not come from tsarchive.optimize")

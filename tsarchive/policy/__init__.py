@@ -25,6 +25,10 @@ class Limits:
     so does all code that runs while an archive is loaded. Code that goes beyond a bound ends with
     a LimitError, which it cannot catch. Raises CallError for a bound that is no number, negative
     or not finite.
+
+        >>> bounded = tsarchive.load("net.pt", limits=tsarchive.Limits(steps=1_000, seconds=60))
+        >>> bounded(x).shape
+        torch.Size([3, 2])
     """
 
     steps: int | None = None
@@ -69,6 +73,10 @@ class Policy:
     The default refuses what touches files, processes, the network, the state of the process or
     memory that is not its own, and everything of libraries other than torch. Each row of
     ``tsarchive/operators/risks.txt`` tells why.
+
+        >>> policy = tsarchive.Policy.default().forbid("aten::relu")
+        >>> policy.forbids("aten::relu"), tsarchive.Policy.trusted().is_trusting
+        (True, True)
     """
 
     allowed: frozenset[str] = frozenset()

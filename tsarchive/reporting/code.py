@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import accumulate
 from keyword import kwlist
@@ -213,15 +213,18 @@ class _Budget:
         return taken
 
 
-def code(subject: Subject) -> Section | None:
-    """Make the section; None for files without code."""
+def code(subject: Subject, boxes: Mapping[str, str]) -> Section | None:
+    """Make the section; None for files without code.
+
+    ``boxes`` are the anchors of pictures of lines, by the anchors of the lines.
+    """
     archive = subject.archive
     if archive is None or (archive.view.has_listings and not subject.has_program):
         return None
     most = subject.rows * LINES_PER_ROW
     budget, origins = _Budget(most, most), Origins(archive, most)
     blocks, total = [], 0
-    for number, (name, source) in enumerate(_texts(archive)):
+    for anchor, name, source in code_texts(archive):
         if isinstance(source, ArchiveError):
             shown = tag("span", name, class_="name")
             blocks.append(tag("p", shown, f" {source.message}", class_="problem"))
@@ -229,7 +232,7 @@ def code(subject: Subject) -> Section | None:
         count = len(_split(source))
         total += count
         lines = budget.take(_lines(archive, name, source, origins))
-        blocks.append(_block(name, lines, count, _anchor(number), is_open=not number))
+        blocks.append(_block(name, lines, count, anchor, boxes, is_open=not blocks))
     if not blocks:
         return None
     box = tag("input", type="checkbox", id="show-origins", checked=True)
@@ -238,18 +241,15 @@ def code(subject: Subject) -> Section | None:
     return Section("code", "Code", body, most - budget.code, total)
 
 
-def _texts(archive: Archive) -> Iterator[tuple[str, str | ArchiveError]]:
-    """Yield the code by name, or the error that prevents reading it."""
+def code_texts(archive: Archive) -> Iterator[tuple[str, str, str | ArchiveError]]:
+    """Yield the anchor of code in the page, its name, and its text or why it cannot be read."""
     code = archive.view.source
-    for name in code:
+    for number, name in enumerate(code):
+        anchor = f"code-{number}"
         try:
-            yield name, code[name]
+            yield anchor, name, code[name]
         except ArchiveError as error:
-            yield name, error
-
-
-def _anchor(number: int) -> str:
-    return f"code-{number}"
+            yield anchor, name, error
 
 
 def line_anchors(subject: Subject) -> dict[str, tuple[str, int]]:
@@ -258,10 +258,10 @@ def line_anchors(subject: Subject) -> dict[str, tuple[str, int]]:
         return {}
     left = subject.rows * LINES_PER_ROW
     anchors = {}
-    for number, (name, source) in enumerate(_texts(subject.archive)):
+    for anchor, name, source in code_texts(subject.archive):
         shown = 0 if isinstance(source, ArchiveError) else min(len(_split(source)), left)
         left -= shown
-        anchors[name] = _anchor(number), shown
+        anchors[name] = anchor, shown
     return anchors
 
 
@@ -302,23 +302,29 @@ def _split(text: str) -> list[str]:
 # Rendering
 
 
-def _block(name: str, lines: list[_Line], total: int, anchor: str, *, is_open: bool) -> Html:
+def _block(
+    name: str, lines: list[_Line], total: int, anchor: str, boxes: Mapping[str, str],
+    *, is_open: bool = False,
+) -> Html:  # fmt: skip
     heading = tag("summary", tag("span", name, class_="name"), " ",
                   tag("span", plural(total, "line"), class_="figures"))  # fmt: skip
     shown = sum(line.number is not None for line in lines)
     rest = more(shown, total, "line")
-    drawn = joined(_drawn(line, anchor) for line in lines)
+    drawn = joined(_drawn(line, anchor, boxes) for line in lines)
     body = tag("pre", tag("code", drawn), tabindex=0) if lines else None
     return tag("details", heading, body, rest, class_="code-block", open=is_open)
 
 
-def _drawn(line: _Line, block: str) -> Html:
+def _drawn(line: _Line, block: str, boxes: Mapping[str, str]) -> Html:
     text = highlight_line(line.text, MAX_LINE)
     if line.number is None:
         linked = text if line.anchor is None else tag("a", text, href=f"#{line.anchor}")
         return tag("span", linked, Html("\n"), class_="line origin")
     anchor = f"{block}-L{line.number}"
-    return tag("span", text, Html("\n"), class_="line", id=anchor, data_n=line.number)
+    box = boxes.get(anchor)
+    told = f"line {line.number} in the data flow"
+    link = tag("a", href=f"#{box}", class_="drawn-as", aria_label=told) if box else None
+    return tag("span", link, text, Html("\n"), class_="line", id=anchor, data_n=line.number)
 
 
 def _sources(sources: list[_Lines]) -> Iterator[Html]:
@@ -328,4 +334,4 @@ def _sources(sources: list[_Lines]) -> Iterator[Html]:
     for source in sources:
         texts = _split("\n".join(source.texts))
         lines = [_Line(line, number) for number, line in enumerate(texts, source.first_line)]
-        yield _block(source.title, lines, len(lines), source.anchor, is_open=False)
+        yield _block(source.title, lines, len(lines), source.anchor, {})

@@ -7,19 +7,22 @@ and filtered by the script of the page, and readable without it.
 from __future__ import annotations
 
 import html
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
 from itertools import zip_longest
-from typing import Final
+from typing import Any, Final, TypeVar
 
 from tsarchive.archive import Archive
 from tsarchive.auditing import AuditReport
+from tsarchive.compatibility import CompatReport
 from tsarchive.describing.text import visible
 from tsarchive.findings import Finding
 from tsarchive.formats.executorch.content import Program
 from tsarchive.formats.executorch.view import ExecutorchView
 from tsarchive.leaving.plan import LeavingPlan
 from tsarchive.verifying import VerifyReport
+
+_Made = TypeVar("_Made")
 
 ROWS: Final = 2_000
 """The default number of modules, of tensors, of operators, of records, of findings and of planned
@@ -156,7 +159,7 @@ def table(
     body = [_row(row, key) for row, key in zip_longest(rows, keys)]
     made = tag("table", tag("thead", head), tag("tbody", *body), id=f"table-{name}",
                data_sortable=True)  # fmt: skip
-    scrolled = tag("div", made, class_="scroll")
+    scrolled = tag("div", made, class_="scroll", tabindex=0, role="region", aria_label=name)
     if len(rows) < _FILTERED_FROM:
         return scrolled
     label = tag("label", "Filter ", tag("input", type="search", data_filter=f"table-{name}",
@@ -216,7 +219,8 @@ class Subject:
 
     ``archive`` is None where it cannot be opened; ``verified`` and ``audited`` where this was not
     requested. ``rows`` limits how much of each kind is shown, ``histograms`` is a pattern for the
-    names of tensors whose values are counted. ``plan`` tells the ways out of its format.
+    names of tensors whose values are counted. ``plan`` tells the ways out of its format, and
+    ``compatibility`` what the torch that is installed does with it.
     """
 
     name: str
@@ -227,6 +231,15 @@ class Subject:
     rows: int
     histograms: str | None
     plan: LeavingPlan | None = None
+    compatibility: CompatReport | None = None
+    _made: dict[Any, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
+
+    def once(self, make: Callable[[Subject], _Made]) -> _Made:
+        """Return what a function makes of the file, made once for all sections that ask for it."""
+        if make not in self._made:
+            self._made[make] = make(self)
+        made: _Made = self._made[make]
+        return made
 
     @property
     def kind(self) -> str | None:

@@ -12,20 +12,24 @@ from typing import BinaryIO, Final
 from tsarchive.archive import Archive
 from tsarchive.archive import open as opened
 from tsarchive.auditing import audit
+from tsarchive.compatibility import CompatReport, compat
 from tsarchive.container.writer import is_same_file, replacing
 from tsarchive.describing.text import plural, size
 from tsarchive.errors import ArchiveError, CallError
 from tsarchive.findings import Severity, is_fine
 from tsarchive.formats.registry import title_of
 from tsarchive.leaving.plan import LeavingPlan
+from tsarchive.operators.registry import installed_torch, listed_versions, minor
 from tsarchive.remote import located
 from tsarchive.renaming import renamed_fields
 from tsarchive.steps import no_step
 from tsarchive.verifying import verify
 
 from .code import code
+from .data_flow import data_flow, flow_anchors
 from .document import Made, Row, document, made_sections
 from .given import Given
+from .glance import at_a_glance
 from .html import ROWS, Html, Subject, joined, tag
 from .memory_plan import memory_plan
 from .tables import findings, operators, overview, pickled_names, records, tensors, tree
@@ -36,7 +40,7 @@ def _header(subject: Subject) -> Html:
     kind = subject.kind or "unknown"
     parts = [title_of(kind), f"{size(subject.nbytes)} ({subject.nbytes:,} bytes)"]
     told = joined((", ".join(parts), *_badges(subject)), " ")
-    return joined((tag("h1", subject.name), tag("p", told)))
+    return joined((tag("h1", subject.name), tag("p", told), at_a_glance(subject)))
 
 
 def _badges(subject: Subject) -> Iterator[Html]:
@@ -53,14 +57,15 @@ def _badges(subject: Subject) -> Iterator[Html]:
 
 # In page order.
 _SECTIONS: Final[Sequence[Row[Subject]]] = (
-    ("overview", "Overview", overview),
+    ("modules", "Modules", tree),
     ("findings", "Findings", findings),
     ("ways", "Ways out", ways),
-    ("modules", "Modules", tree),
+    ("overview", "Overview", overview),
     ("operators", "Operators", operators),
     ("memory", "Memory plan", memory_plan),
     ("tensors", "Tensors", tensors),
-    ("code", "Code", code),
+    ("flow", "Data flow", data_flow),
+    ("code", "Code", lambda subject: code(subject, flow_anchors(subject))),
     ("pickled", "Pickled names", pickled_names),
     ("records", "Records", records),
 )
@@ -70,7 +75,14 @@ STEPS: Final = ("verifying", "auditing", *(name for name, _, _ in _SECTIONS), "w
 
 @dataclass(frozen=True, slots=True)
 class SectionSize:
-    """A section of a page: it shows ``shown`` of ``total`` things, in so many bytes."""
+    """A section of a page: it shows ``shown`` of ``total`` things, in so many bytes.
+
+    For example:
+
+        >>> page = tsarchive.report("net.pt", findings=False)
+        >>> [(part.shown, part.total) for part in page.sections if part.name == "tensors"]
+        [(2, 2)]
+    """
 
     name: str
     shown: int
@@ -88,6 +100,10 @@ class Page:
     no finding is above ``Severity.INFO``, None where nothing was checked. Where two files are
     compared, ``ok`` tells whether they have the same model; of a survey, whether all its files have
     been read, and none has a finding above ``Severity.INFO`` or violates a rule of a gate.
+
+        >>> page = tsarchive.report("net.pt", findings=False)
+        >>> page.html.startswith("<!DOCTYPE html>"), page.path
+        (True, None)
     """
 
     file: str
@@ -138,6 +154,9 @@ def report(
     A file that cannot be opened gives a page with its findings. Raises OSError when ``f`` cannot be
     read or ``out`` cannot be written; CallError when ``f`` is not a file, when ``out`` is ``f``,
     and for ``rows`` below 1; without ``findings``, what :func:`tsarchive.open` raises.
+
+        >>> tsarchive.report("net.pt", "net.html", findings=False).path
+        'net.html'
     """
     if rows < 1:
         raise CallError(f"a page has no {rows} rows", hint="Give a number of 1 or more")
@@ -172,8 +191,9 @@ def _about(
     with ExitStack() as stack:
         subject = replace(_subject(given, histograms, findings, rows, step, stack), plan=plan)
         made = made_sections(_SECTIONS, subject, step)
+        header = _header(subject)
     ok = is_fine(subject.findings) if findings else None
-    return Made(subject.name, subject.kind, _header(subject), made, ok)
+    return Made(subject.name, subject.kind, header, made, ok)
 
 
 def _subject(
@@ -190,7 +210,19 @@ def _subject(
     # Findings explain why a file cannot be opened.
     with suppress(ArchiveError) if findings else nullcontext():
         archive = stack.enter_context(opened(given.fresh()))
-    return Subject(given.name, given.nbytes, archive, verified, audited, rows, histograms)
+    return Subject(
+        given.name, given.nbytes, archive, verified, audited, rows, histograms,
+        compatibility=_compatibility(given) if findings else None,
+    )  # fmt: skip
+
+
+def _compatibility(given: Given) -> CompatReport | None:
+    """Return what the installed torch does with a file, or the newest; None where none reads it."""
+    known = listed_versions()
+    installed = minor(installed_torch() or known[-1])
+    with suppress(ArchiveError):
+        return compat(given.fresh(), [installed if installed in known else known[-1]])
+    return None
 
 
 def _check_other_file(

@@ -29,7 +29,6 @@ from torch.nn.utils.rnn import PackedSequence
 from tsarchive.errors import CallError, ScriptError
 from tsarchive.ir.classes import Attribute, ClassType, Function
 from tsarchive.ir.types import TupleType, annotation
-from tsarchive.notebook import table
 
 from .conversion import Mismatch, admitted, type_of_class
 from .copying import deep_copy, reduce_instance
@@ -212,6 +211,8 @@ class ArchiveModule(torch.nn.Module):
         modules = [*self.named_modules()]
         rows = ((name, type(module).__name__, _own_elements(module)) for name, module in modules)
         head = "module", "class", "parameters of its own"
+        from tsarchive.notebook import table
+
         return table(type(self).__name__, rows, head, len(modules))
 
     __deepcopy__ = deep_copy

@@ -103,6 +103,10 @@ class AuditReport:
     ``pickle``, ``torch.save (legacy)``, ``tar``, ``npy`` or ``unknown``. ``groups`` gives the
     sizes of records by what they hold; ``tensors`` counts what :attr:`tsarchive.Archive.tensors`
     lists, and is None where it lists none. ``classes`` are the torchbind classes that are named.
+
+        >>> report = tsarchive.audit("net.pt")
+        >>> report.ok, [use.operator for use in report.operators if "linear" in use.operator]
+        (True, ['aten::linear'])
     """
 
     kind: str

@@ -84,6 +84,10 @@ class Dataset:
 
     Raises OSError for a folder without a survey, FormatError for a damaged one, CallError for a
     URL.
+
+        >>> _ = tsarchive.survey("net.pt", "survey", workers=0, format="jsonl")
+        >>> [row.path for row in tsarchive.Dataset("survey").files()]
+        ['net.pt']
     """
 
     def __init__(self, folder: str | os.PathLike[str]) -> None:

@@ -59,6 +59,17 @@ class GateReport:
 
     ``violations`` are the first of each rule, gravest first and then by file; ``violated`` counts
     all. ``ok`` tells whether none is above ``Severity.INFO``.
+
+        >>> gate = tsarchive.Gate.of('''
+        ... [[rule]]
+        ... name = "small"
+        ... message = "It is large"
+        ... require = { nbytes = "< 1000" }
+        ... ''')
+        >>> survey = tsarchive.survey("net.pt", "survey", workers=0, format="jsonl")
+        >>> report = survey.check(gate)
+        >>> report.ok, [violation.rule for violation in report.violations]
+        (False, ['small'])
     """
 
     checked: int

@@ -48,6 +48,10 @@ class Survey:
 
     ``dataset`` gives its rows one after the other; ``progress`` tells what the run did that gave
     this survey.
+
+        >>> survey = tsarchive.survey("net.pt", "survey", workers=0, format="jsonl")
+        >>> survey.progress.found
+        1
     """
 
     dataset: Dataset

@@ -27,6 +27,10 @@ class FileRow:
 
     Names are sorted, at most 10,000 of a kind; texts have at most 4,000 characters, and escapes in
     the place of what is no UTF-8.
+
+        >>> survey = tsarchive.survey("net.pt", "survey", workers=0, format="jsonl")
+        >>> [(row.kind, row.parameters, row.dtypes) for row in survey.dataset.files()]
+        [('torchscript', 10, ('float32',))]
     """
 
     root: str
@@ -66,7 +70,14 @@ class FileRow:
 
 @dataclass(frozen=True, slots=True)
 class FindingRow:
-    """One finding of ``verify`` or ``audit`` in a file, as :class:`tsarchive.Finding` has it."""
+    """One finding of ``verify`` or ``audit`` in a file, as :class:`tsarchive.Finding` has it.
+
+    For example:
+
+        >>> survey = tsarchive.survey("net.pt", "survey", workers=0, format="jsonl")
+        >>> [(row.verb, row.rule) for row in survey.dataset.findings()]
+        [('verify', 'record-extra')]
+    """
 
     root: str
     path: str

@@ -92,6 +92,15 @@ class Gate:
 
     ``signed`` are digests of files that are signed elsewhere, ``suffixes`` the ends of names of
     signatures.
+
+        >>> gate = tsarchive.Gate.of('''
+        ... [[rule]]
+        ... name = "licence"
+        ... message = "There is no licence in the file"
+        ... require = { extra_names = ["LICENSE*"] }
+        ... ''')
+        >>> gate.rules[0].name
+        'licence'
     """
 
     rules: tuple[Rule, ...]

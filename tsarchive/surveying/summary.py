@@ -93,6 +93,10 @@ class Summary:
     that have them. ``severities`` counts findings, gravest first. ``loadable`` tells how many files
     any release of torch loads, and ``releases`` how many of these each does. Lists are as long as
     was asked for, and tell how long they would be; they begin with what concerns most files.
+
+        >>> summary = tsarchive.survey("net.pt", "survey", workers=0, format="jsonl").summary()
+        >>> summary.files, summary.loadable
+        (1, 1)
     """
 
     files: int

@@ -84,6 +84,10 @@ def survey(
     Raises OSError for a root, a list or ``out`` that cannot be used; CallError for arguments that
     contradict each other or the survey in ``out``, for a URL as ``out``, or for a folder to which
     another survey is being written; UnsupportedError where a package is missing.
+
+        >>> survey = tsarchive.survey("net.pt", "survey", workers=0, format="jsonl")
+        >>> survey.summary().files
+        1
     """
     aspects = Aspects(digest, fingerprint, weights, verify, audit, compat)
     job = Job(aspects, seconds, memory)

@@ -25,7 +25,7 @@ from tsarchive.run.exporting.branches import Branching
 from tsarchive.run.exporting.decisions import Recording, Replaying
 from tsarchive.run.exporting.packed import standing_for, standing_in, unmarked
 from tsarchive.run.exporting.quantized import Quantization
-from tsarchive.run.exporting.state import keeping_tensors, watching
+from tsarchive.run.exporting.state import following_state, keeping_tensors, watching
 from tsarchive.run.exporting.watching import storage_of
 from tsarchive.run.modules import ArchiveModule
 from tsarchive.run.operators import exporting
@@ -71,6 +71,7 @@ def _traced(
         standing_in(module, form, (given, named)) as stand,
         watching(module) as assigned,
         keeping_tensors(module),
+        following_state(module),
         _finishing(module, deciding),
         _without_dump(),
     ):

@@ -11,10 +11,11 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache, cached_property
+from functools import cache, cached_property, partial
 from typing import TYPE_CHECKING, Any, Final
 
 from tsarchive.analyses.encoding import Plain, ProgramEncoding
+from tsarchive.analyses.program import Program
 from tsarchive.container import Container
 from tsarchive.describing.contents import uniquely_named
 from tsarchive.errors import FormatError, PickleError, UnsupportedError
@@ -29,6 +30,8 @@ from tsarchive.formats.contents import (
 )
 from tsarchive.frontend import CodeImporter
 from tsarchive.ir.classes import ClassType, Function, method_schema
+from tsarchive.ir.constants import TableConstant
+from tsarchive.ir.schema import FunctionSchema
 from tsarchive.ir.types import ANY, DictType, ListType, OptionalType, TupleType, Type
 from tsarchive.pickler import Global, Memoised, Object, Reduce, Value, loads
 from tsarchive.pickler.values import STORAGE_TYPES
@@ -80,15 +83,22 @@ class TorchScriptContents(Contents):
     def __init__(self, container: Container) -> None:
         self._container = container
         self._encoding = ProgramEncoding(self._constant)
+        self._read_program: Callable[..., Program] = program_of
         self._data = self.values_in(self.values_record)
         self._table = self.values_in(self.constants_record)
         self._constants: dict[int, str] = {}
         # A record that is compressed is inflated once for all tensors in it.
         self._storage = cache(container.view)
 
-    def simplify(self, simplify: Callable[[Function], object]) -> None:
-        """Let the code be that of functions as ``simplify`` leaves them; it is not read yet."""
+    def simplify(
+        self,
+        simplify: Callable[[Function], object],
+        foreign: Mapping[str, Sequence[FunctionSchema]],
+    ) -> None:
+        """Let the code be that of functions as ``simplify`` leaves them, in which the classes of
+        constants are known, and the schemas of ``foreign`` operators; it is not read yet."""
         self._encoding.simplify = simplify
+        self._read_program = partial(program_of, knows_objects=True, foreign=foreign)
 
     def values_in(self, record: str) -> Values:
         """Return what reads the values of a record."""
@@ -99,7 +109,7 @@ class TorchScriptContents(Contents):
         """The code, lowered in an open world."""
         names = (name for name in self._container.records if name.startswith("code/"))
         code = {name: self._container.read(name) for name in names if name.endswith(".py")}
-        return program_of(code, self._container).code
+        return self._read_program(code, self._container).code
 
     def root(self) -> Value:
         """Return the root object as a pickle describes it."""
@@ -151,6 +161,15 @@ class TorchScriptContents(Contents):
             return name
         name = self._constants[id(value)] = f"CONSTANTS.c{len(self._constants)}"
         return [name, self._table.value(value, name)]
+
+    def constant_tensor(self, content: Any) -> TensorContent | None:
+        """Return the tensor that a constant of code is; None for what is none."""
+        value = content.value if isinstance(content, TableConstant) else None
+        if not (isinstance(value, Reduce) and is_tensor(value)):
+            return None
+        values = self.values_in(self.constants_record)
+        values.value(value, "")
+        return next((tensor for _, tensor in values.tensors), None)
 
     def class_named(self, qualified_name: str) -> tuple[ClassType, str]:
         """Return a class, and its canonical name."""

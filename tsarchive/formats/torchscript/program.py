@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
+from types import MappingProxyType
 from typing import Any, Final
 
 from tsarchive.analyses.program import Program
@@ -12,8 +13,11 @@ from tsarchive.errors import ArchiveError, SaveError
 from tsarchive.frontend import CodeImporter
 from tsarchive.ir.classes import ClassType
 from tsarchive.ir.constants import TableConstant
+from tsarchive.ir.names import NATIVE_PREFIX
+from tsarchive.ir.schema import FunctionSchema
 from tsarchive.ir.types import TENSOR, UNKNOWN, NamedType, Type, annotation
-from tsarchive.pickler import Reduce, loads
+from tsarchive.operators.overloads import native_class, overloads_of
+from tsarchive.pickler import Object, Reduce, loads
 from tsarchive.printer.literals import ConstantTable
 
 from .code_records import presumed_version
@@ -22,8 +26,22 @@ from .stored_tensors import TENSOR_MODULE
 _CONSTANTS: Final = "constants.pkl"
 
 
-def program_of(code: Mapping[str, bytes], container: Container) -> Program:
-    """Return the code of an archive; what only its constants tell is not known without them."""
+def program_of(
+    code: Mapping[str, bytes],
+    container: Container,
+    *,
+    knows_objects: bool = False,
+    foreign: Mapping[str, Sequence[FunctionSchema]] = MappingProxyType({}),
+) -> Program:
+    """Return the code of an archive; what only its constants tell is not known without them.
+
+    With ``knows_objects``, constants that are objects of libraries, such as packed weights, are of
+    their classes; otherwise their types are unknown, and so is what operators make of them, and
+    what operators give that are neither torch's nor ``foreign``.
+    """
+
+    def operators(name: str) -> Sequence[FunctionSchema]:
+        return foreign.get(name) or overloads_of(name)
 
     @cache
     def table() -> Any:
@@ -36,9 +54,13 @@ def program_of(code: Mapping[str, bytes], container: Container) -> Program:
         values = table()
         found = values[index] if isinstance(values, tuple) and 0 <= index < len(values) else None
         is_tensor = isinstance(found, Reduce) and found.function.module == TENSOR_MODULE
+        if knows_objects and isinstance(found, Object):
+            name = found.cls.qualified_name
+            if name.startswith(NATIVE_PREFIX):
+                return TableConstant(found), native_class(name)
         return TableConstant(found), TENSOR if is_tensor else UNKNOWN
 
-    return Program(code, constant, presumed_version(container))
+    return Program(code, constant, presumed_version(container), operators)
 
 
 def definition(code: CodeImporter, name: str) -> NamedType:

@@ -65,6 +65,55 @@ def keeping_tensors(module: nn.Module) -> Iterator[None]:
                     tensor.copy_(before)
 
 
+@contextmanager
+def following_state(module: nn.Module) -> Iterator[None]:
+    """Let lists, dicts and attributes that hold a parameter or buffer hold, during calls, what a
+    tracer has put in its place, so that a program sees one tensor in both."""
+    shared = [*_shared_places(module)]
+    originals: dict[int, Tensor] = {}
+
+    def begin(*_: Any) -> None:
+        for holder, key, tensor, owner, name in shared:
+            current = holder[key] = getattr(owner, name)
+            originals[id(current)] = tensor
+
+    def end(*_: Any) -> None:
+        for holder in [place[0] for place in shared]:
+            for key, value in _places(holder):
+                holder[key] = originals.get(id(value), value)
+        originals.clear()
+
+    hooks = [
+        module.register_forward_pre_hook(begin),
+        module.register_forward_hook(end, prepend=True, always_call=True),
+    ]
+    try:
+        yield
+    finally:
+        for hook in hooks:
+            hook.remove()
+
+
+def _shared_places(module: nn.Module) -> Iterator[tuple[Any, Any, Tensor, nn.Module, str]]:
+    """Yield the dict or list, the key, and the tensor there, with the module that has the tensor
+    as a parameter or buffer, and its name."""
+    registered = {
+        id(tensor): (part, name)
+        for part in module.modules()
+        for name, tensor in chain(part._parameters.items(), part._buffers.items())
+        if tensor is not None
+    }
+    attributes = [vars(each) for each in module.modules() if isinstance(each, ArchiveModule)]
+    for holder in chain(attributes, containers_in(module.modules())):
+        for key, value in _places(holder):
+            if id(value) in registered:
+                yield holder, key, value, *registered[id(value)]
+
+
+def _places(holder: Any) -> list[tuple[Any, Any]]:
+    return [*(holder.items() if isinstance(holder, dict) else enumerate(holder))]
+
+
 class Snapshot:
     """The attributes of a module, and the containers and objects among some values, as they are."""
 

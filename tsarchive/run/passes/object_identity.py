@@ -31,10 +31,10 @@ from tsarchive.run.own_objects import SHARED, may_hold_shared, own_text
 from .liveness import ALIASES, CALLS, called_function
 
 _TEXTS: Final = frozenset({ListType(STRING), TupleType((STRING, STRING, STRING))})
-_OF_TUPLES: Final = frozenset({"prim::TupleIndex", "prim::TupleUnpack"})
-_COMPARISONS: Final = frozenset({"aten::__is__", "aten::__isnot__"})
+OF_TUPLES: Final = frozenset({"prim::TupleIndex", "prim::TupleUnpack"})
+COMPARISONS: Final = frozenset({"aten::__is__", "aten::__isnot__"})
 # Nodes that compare such values, or pass them to functions that may.
-_DECIDING: Final = _COMPARISONS | CALLS
+_DECIDING: Final = COMPARISONS | CALLS
 
 
 def _may_be_shared(type_: Type) -> bool:
@@ -71,16 +71,18 @@ def must_differ(first: Value, second: Value, graph: Block) -> bool:
 
 def _source(value: Value) -> Value:
     """The value that an object has first, before casts and before tuples that are unpacked."""
-    while (before := _before(value)) is not None:
+    while (before := value_before(value)) is not None:
         value = before
     return value
 
 
-def _before(value: Value) -> Value | None:
+def value_before(value: Value) -> Value | None:
+    """Return what a value was before a cast, or before it was put into a tuple; None where it was
+    neither."""
     node = value.node
     if node.kind in ALIASES and node.inputs:
         return node.input
-    if node.kind not in _OF_TUPLES or node.input.node.kind != "prim::TupleConstruct":
+    if node.kind not in OF_TUPLES or node.input.node.kind != "prim::TupleConstruct":
         return None
     if node.kind == "prim::TupleUnpack":
         return node.input.node.inputs[node.outputs.index(value)]
@@ -150,7 +152,7 @@ def _compares(node: Node, graph: Block) -> bool:
     """Return whether a node compares such values; methods of interfaces may."""
     if node.kind == "prim::CallMethod" and isinstance(node.input.type, InterfaceType):
         return any(may_hold_shared(value.type) for value in node.inputs)
-    if node.kind not in _COMPARISONS:
+    if node.kind not in COMPARISONS:
         return False
     first, second = node.inputs
     are_shared = _may_be_shared(first.type) and _may_be_shared(second.type)
