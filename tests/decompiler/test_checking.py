@@ -424,7 +424,7 @@ def test_operators_that_no_library_has_registered_come_back(tmp_path):
     edited(next((tmp_path / "package").rglob("test_checking.py")), "2, 0.5", "3, 0.5")
     archive.seek(0)
     schemas = ["elsewhere::filter(Tensor x, int n, float p) -> Tensor"]
-    check = checked(archive, report.directory, report.definitions, foreign=schemas)
+    check = checked(archive, report.out, report.definitions, foreign=schemas)
     assert [*outcomes(check).values()] == ["differs"]
 
 

@@ -102,7 +102,7 @@ class Page:
     been read, and none has a finding above ``Severity.INFO`` or violates a rule of a gate.
 
         >>> page = tsarchive.report("net.pt", findings=False)
-        >>> page.html.startswith("<!DOCTYPE html>"), page.path
+        >>> page.html.startswith("<!DOCTYPE html>"), page.out
         (True, None)
     """
 
@@ -155,7 +155,7 @@ def report(
     read or ``out`` cannot be written; CallError when ``f`` is not a file, when ``out`` is ``f``,
     and for ``rows`` below 1; without ``findings``, what :func:`tsarchive.open` raises.
 
-        >>> tsarchive.report("net.pt", "net.html", findings=False).path
+        >>> tsarchive.report("net.pt", "net.html", findings=False).out
         'net.html'
     """
     if rows < 1:
