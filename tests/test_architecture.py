@@ -27,7 +27,8 @@ FORMATS = tuple(
 # Room -> rooms it may import besides itself and the floor.
 FLOOR = {
     "tsarchive.errors", "tsarchive.findings", "tsarchive.garbage", "tsarchive.lazy_members",
-    "tsarchive.notebook", "tsarchive.renaming", "tsarchive.steps", "tsarchive.strict_json",
+    "tsarchive.notebook", "tsarchive.renaming", "tsarchive.reports", "tsarchive.steps",
+    "tsarchive.strict_json",
 }  # fmt: skip
 MAY_IMPORT = {
     "tsarchive.caching": set(),
@@ -41,10 +42,11 @@ MAY_IMPORT = {
     "tsarchive.pickler": set(),
     "tsarchive.remote": set(),
     "tsarchive.renaming": set(),
+    "tsarchive.reports": set(),
     "tsarchive.steps": set(),
     "tsarchive.strict_json": set(),
     "tsarchive.adopt": {"tsarchive.ir"},
-    "tsarchive.comparing": {"tsarchive.container"},
+    "tsarchive.comparing": {"tsarchive.container", "tsarchive.describing"},
     "tsarchive.operators": {"tsarchive.ir"},
     "tsarchive.printer": {"tsarchive.ir"},
     "tsarchive.frontend": {"tsarchive.ir", "tsarchive.operators"},
@@ -132,8 +134,8 @@ MAY_IMPORT = {
         "tsarchive.remote", "tsarchive.run",
     },
     "tsarchive.compatibility": {
-        "tsarchive.container", "tsarchive.fingerprinting", "tsarchive.formats",
-        "tsarchive.formats.registry", "tsarchive.operators",
+        "tsarchive.container", "tsarchive.describing", "tsarchive.fingerprinting",
+        "tsarchive.formats", "tsarchive.formats.registry", "tsarchive.operators",
     },
     "tsarchive.jitter": {
         "tsarchive.comparing", "tsarchive.container", "tsarchive.formats.registry",
@@ -168,16 +170,17 @@ MAY_IMPORT = {
         "tsarchive.pickler", "tsarchive.scanning", "tsarchive.verifying",
     },
     "tsarchive.converting": {
-        "tsarchive.container", "tsarchive.executorch_export", "tsarchive.formats",
-        "tsarchive.formats.pt2", "tsarchive.formats.registry", "tsarchive.formats.torchscript",
-        "tsarchive.loading", "tsarchive.lowering", "tsarchive.onnx_export", "tsarchive.operators",
-        "tsarchive.policy", "tsarchive.remote", "tsarchive.run", "tsarchive.saving",
+        "tsarchive.container", "tsarchive.describing", "tsarchive.executorch_export",
+        "tsarchive.formats", "tsarchive.formats.pt2", "tsarchive.formats.registry",
+        "tsarchive.formats.torchscript", "tsarchive.loading", "tsarchive.lowering",
+        "tsarchive.onnx_export", "tsarchive.operators", "tsarchive.policy", "tsarchive.remote",
+        "tsarchive.run", "tsarchive.saving",
         "tsarchive.weights_export",
     },
     "tsarchive.optimizing": {
-        "tsarchive.container", "tsarchive.formats", "tsarchive.formats.torchscript",
-        "tsarchive.frontend", "tsarchive.ir", "tsarchive.loading", "tsarchive.operators",
-        "tsarchive.policy", "tsarchive.run", "tsarchive.saving",
+        "tsarchive.container", "tsarchive.describing", "tsarchive.formats",
+        "tsarchive.formats.torchscript", "tsarchive.frontend", "tsarchive.ir", "tsarchive.loading",
+        "tsarchive.operators", "tsarchive.policy", "tsarchive.run", "tsarchive.saving",
     },
     "tsarchive.testing": {
         "tsarchive.comparing", "tsarchive.container", "tsarchive.jitter", "tsarchive.pickler",
@@ -239,8 +242,8 @@ WITHOUT_TORCH = (
     "tsarchive.frontend", "tsarchive.garbage", "tsarchive.ir", "tsarchive.jitter",
     "tsarchive.operators", "tsarchive.pickler", "tsarchive.policy", "tsarchive.printer",
     "tsarchive.remote", "tsarchive.reporting", "tsarchive.salvaging", "tsarchive.scanning",
-    "tsarchive.renaming", "tsarchive.steps", "tsarchive.strict_json", "tsarchive.surveying",
-    "tsarchive.verifying",
+    "tsarchive.renaming", "tsarchive.reports", "tsarchive.steps", "tsarchive.strict_json",
+    "tsarchive.surveying", "tsarchive.verifying",
 )  # fmt: skip
 
 WITH_TORCH = (

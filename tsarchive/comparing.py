@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tsarchive.container import Container
+from tsarchive.describing.text import plural
+from tsarchive.reports import Report
 
 _SHOWN = 32
 
@@ -109,8 +111,8 @@ class GraphReport:
         return not (self.records or (self.is_own and (self.code or self.debug)))
 
 
-@dataclass(frozen=True, slots=True)
-class JitterReport:
+@dataclass(frozen=True, slots=True, repr=False)
+class JitterReport(Report):
     """``stable`` when all usual saves are equal byte for byte: saved twice, and after loading.
 
     ``twice`` compares the saves of one object; ``records`` says where the save of what was
@@ -127,14 +129,35 @@ class JitterReport:
         (True, True)
     """
 
+    _COLUMNS = "differs", "record", "offset"
+
     stable: bool
     nbytes: int
     records: tuple[RecordDifference, ...]
     as_read: ReadComparison | None = None
-    graph: GraphReport = field(default_factory=GraphReport)
-    twice: SaveComparison = field(default_factory=SaveComparison)
+    graph: GraphReport = GraphReport()
+    twice: SaveComparison = SaveComparison()
     canonical: SaveComparison | None = None
     kind: str = "torchscript"
+
+    @property
+    def ok(self) -> bool:
+        """Whether saves, graphs and, where it was asked for, the canonical form are stable."""
+        is_canonical = self.canonical is None or self.canonical.same
+        return self.stable and self.graph.stable and is_canonical
+
+    def _headline(self) -> str:
+        return (
+            f"{'stable' if self.ok else 'not stable'}, {self.kind}, {plural(self.nbytes, 'byte')}"
+        )
+
+    def _rows(self) -> Sequence[Sequence[object]]:
+        canonical = SaveComparison() if self.canonical is None else self.canonical
+        differing = {
+            "saved twice": self.twice.records, "saved, loaded, saved": self.records,
+            "printed twice": self.graph.records, "canonical": canonical.records,
+        }  # fmt: skip
+        return [(what, one.record, one.offset) for what, all_ in differing.items() for one in all_]
 
 
 def differences(first: bytes, second: bytes) -> Iterator[RecordDifference]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
 
 from tsarchive.container.opening import open_source
+from tsarchive.describing.text import plural
 from tsarchive.errors import CallError, FormatError
 from tsarchive.fingerprinting import is_file, readable_contents
 from tsarchive.formats.base import Format, Opened
@@ -16,6 +17,7 @@ from tsarchive.formats.registry import format_of, opened_source
 from tsarchive.garbage import not_collecting
 from tsarchive.operators.registry import listed_versions
 from tsarchive.operators.releases import Release, release_named
+from tsarchive.reports import Report
 
 if TYPE_CHECKING:
     from tsarchive.fingerprinting import Subject
@@ -23,18 +25,30 @@ if TYPE_CHECKING:
 __all__ = ["CompatReport", "Reason", "Row", "Tie", "compat"]
 
 
-@dataclass(frozen=True, slots=True)
-class CompatReport(Compatibility):
+_ABLE = {
+    (False, False): "does not load",
+    (False, True): "does not load",
+    (True, False): "loads",
+    (True, True): "runs",
+}
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class CompatReport(Report, Compatibility):
     """Which releases of torch read a file, of what ``kind``, and what ties it to one place.
 
-    ``rows`` are the releases that were asked for, oldest first.
+    ``rows`` are the releases that were asked for, oldest first; ``is_asked`` tells whether they
+    were named.
 
         >>> [row] = tsarchive.compat("net.pt", torch=["2.13"]).rows
         >>> row.loads, row.runs
         (True, True)
     """
 
+    _COLUMNS = "release", "", "reason"
+
     kind: str = ""
+    is_asked: bool = False
 
     @property
     def loads(self) -> bool:
@@ -48,6 +62,24 @@ class CompatReport(Compatibility):
         if found is None:
             raise CallError(f"torch {release} was not asked for")
         return found
+
+    @property
+    def ok(self) -> bool:
+        """Whether all releases that were asked for load the file or, where none was named, any."""
+        if self.is_asked:
+            return self.loads
+        return any(row.loads for row in (*self.rows, *self.mobile))
+
+    def _headline(self) -> str:
+        rows = self.rows or self.mobile
+        loading = sum(row.loads for row in rows)
+        return f"{self.kind}, loaded by {loading} of {plural(len(rows), 'release')}"
+
+    def _rows(self) -> Sequence[Sequence[object]]:
+        return [
+            (row.torch, _ABLE[row.loads, row.runs], row.reasons[0].text if row.reasons else None)
+            for row in reversed(self.rows or self.mobile)
+        ]
 
 
 def compat(f: Subject, torch: Sequence[str] | None = None) -> CompatReport:
@@ -87,7 +119,7 @@ def compatibility_of(opened: Opened, torch: Sequence[str] | None = None) -> Comp
             rows = [_refused(release, format_) for release in sorted(asked)]
     except RecursionError:
         raise FormatError("the program is nested too deeply") from None
-    return _report(format_.kind, found, rows)
+    return _report(format_.kind, found, rows, is_asked=torch is not None)
 
 
 @contextmanager
@@ -128,8 +160,11 @@ def _planned(row: Row, format_: Format, opened: Any) -> Row:
     return replace(row, plan=format_.plan(opened, Release(row.torch)))
 
 
-def _report(kind: str, found: Compatibility, rows: Sequence[Row]) -> CompatReport:
+def _report(
+    kind: str, found: Compatibility, rows: Sequence[Row], *, is_asked: bool
+) -> CompatReport:
     asked = {row.torch for row in rows}
     mobile = tuple(row for row in found.mobile if row.torch in asked or not found.rows)
     given = {f.name: getattr(found, f.name) for f in fields(found)}
-    return CompatReport(**{**given, "rows": tuple(rows), "mobile": mobile}, kind=kind)
+    given |= {"rows": tuple(rows), "mobile": mobile}
+    return CompatReport(**given, kind=kind, is_asked=is_asked)

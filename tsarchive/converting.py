@@ -17,6 +17,7 @@ import torch
 
 from tsarchive.container import Container
 from tsarchive.container.opening import open_source
+from tsarchive.describing.text import plural
 from tsarchive.errors import CallError, UnsupportedError
 from tsarchive.formats.base import (
     FileFormat,
@@ -46,9 +47,10 @@ from tsarchive.operators.releases import Release, release_named
 from tsarchive.policy import Guard, Policy
 from tsarchive.remote import is_url, located
 from tsarchive.renaming import renamed, renamed_fields
+from tsarchive.reports import Report
 from tsarchive.run.modules import ArchiveModule
 from tsarchive.saving import format_of_module, save
-from tsarchive.steps import no_step
+from tsarchive.steps import Step, no_step
 
 if TYPE_CHECKING:
     from torch.export import ExportedProgram
@@ -70,8 +72,8 @@ _FIXED_SIZES: Final = "the sizes of an exported program are as they were exporte
 
 
 @renamed_fields(source="file", destination="out")
-@dataclass(frozen=True, slots=True)
-class Conversion:
+@dataclass(frozen=True, slots=True, repr=False)
+class Conversion(Report):
     """A conversion: the kind of the archive that was read, and that of the one written.
 
     ``kind`` and ``source_kind`` are ``torchscript``, ``torchscript-legacy`` (of before torch
@@ -94,6 +96,8 @@ class Conversion:
         ('safetensors', ('labels.txt',))
     """
 
+    _COLUMNS = "note", "text", "place"
+
     file: str
     source_kind: str
     out: str
@@ -106,6 +110,17 @@ class Conversion:
     extra_files_left_out: tuple[str, ...] = ()
     opset: int | None = None
     notes: tuple[Note, ...] = ()
+
+    @property
+    def ok(self) -> bool:
+        """Whether all methods that were run give the same before and after."""
+        return all(found.ok for found in self.agreements)
+
+    def _headline(self) -> str:
+        return f"{self.out}: {self.kind}, {plural(self.nbytes, 'byte')}"
+
+    def _rows(self) -> Sequence[Sequence[object]]:
+        return [(note.kind, note.text, note.place) for note in self.notes]
 
 
 @renamed(src="f", dst="out")
@@ -127,7 +142,7 @@ def convert(
     opset: int | None = None,
     canonical: bool = False,
     debug: bool = True,
-    step: Callable[[str], None] = no_step,
+    step: Step | None = None,
 ) -> Conversion:
     """Write the model of one archive, or an exported program, as one of the kind ``out`` says.
 
@@ -188,6 +203,7 @@ def convert(
         >>> torch.equal(torch.export.load("net.pt2").module()(x), net(x))
         True
     """
+    step = step or no_step
     to, beside = located(out), located(data)
     request = _Request(
         Example(args, kwargs, dynamic_shapes, specialize, dequantize),
@@ -617,7 +633,7 @@ def to_exported_program(
     specialize: bool = False,
     dequantize: bool = False,
     policy: Policy | None = None,
-    told: Callable[[Note], object] = lambda note: None,
+    told: Callable[[Note], object] | None = None,
 ) -> ExportedProgram:
     """Export the ``forward`` of a loaded module, or of the archive at a path, by torch.export.
 
@@ -650,6 +666,7 @@ def to_exported_program(
         >>> torch.equal(program.module()(x), net(x))
         True
     """
+    told = told or no_step
     if isinstance(module, str | os.PathLike):
         module = load(module, policy=policy)
     if not isinstance(module, ArchiveModule):

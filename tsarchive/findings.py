@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Final
@@ -109,15 +109,17 @@ class Finding:
             yield name, getattr(self, name), None
 
     def _repr_html_(self) -> str:
-        return findings_table("1 finding", [self])
+        from tsarchive.notebook import table
+
+        return table("1 finding", finding_rows([self]), FINDING_COLUMNS)
 
 
-def findings_table(title: str, findings: Sequence[Finding]) -> str:
-    """Return findings as notebooks show them."""
-    rows = ((one.severity.value, one.rule, one.message, one.record) for one in findings)
-    from tsarchive.notebook import table
+FINDING_COLUMNS: Final = ("severity", "rule", "record", "message")
 
-    return table(title, rows, ("severity", "rule", "message", "record"), len(findings))
+
+def finding_rows(findings: Iterable[Finding]) -> list[tuple[object, ...]]:
+    """Return findings as the rows of a table."""
+    return [(one.severity.value, one.rule, one.record, one.message) for one in findings]
 
 
 def is_fine(findings: Iterable[Finding]) -> bool:

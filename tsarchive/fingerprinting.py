@@ -47,7 +47,7 @@ VERSION: Final = "tsf1"
 _READ_AT_ONCE: Final = 1 << 20
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Fingerprint:
     """What a model is, as digests: equal where the parts are equal, and only there.
 
@@ -72,6 +72,9 @@ class Fingerprint:
     def __rich_repr__(self) -> Iterator[tuple[str, object]]:
         yield from self._parts()
 
+    def __repr__(self) -> str:
+        return f"<Fingerprint {self.model}: {len(self.tensors):,} tensors>"
+
     def _repr_html_(self) -> str:
         from tsarchive.notebook import table
 
@@ -88,7 +91,7 @@ def fingerprint(
     f: Subject,
     *,
     weights: bool = True,
-    step: Step = no_step,
+    step: Step | None = None,
 ) -> Fingerprint:
     """Return the fingerprint of a file (path or binary file object), or of a module.
 
@@ -106,6 +109,7 @@ def fingerprint(
         >>> tsarchive.fingerprint("again.pt") == tsarchive.fingerprint("net.pt")
         True
     """
+    step = step or no_step
     with readable_contents(f, whole=weights) as found:
         return fingerprint_of(found.contents, found.reading, weights=weights, step=step)
 

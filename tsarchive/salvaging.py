@@ -20,6 +20,7 @@ from tsarchive.container.remains import Remains, Remnant
 from tsarchive.container.source import Source
 from tsarchive.container.writer import replacing
 from tsarchive.describing.contents import uniquely_named
+from tsarchive.describing.text import plural
 from tsarchive.errors import AGAIN, ArchiveError, CallError, FormatError, MissingRecordError
 from tsarchive.formats.base import FileFormat
 from tsarchive.formats.contents import Elements, is_big_endian
@@ -29,6 +30,7 @@ from tsarchive.formats.registry import ZIP_FORMATS, file_format, zip_format
 from tsarchive.formats.safetensors import DTYPES, RAW, Tensor, write_safetensors
 from tsarchive.garbage import not_collecting
 from tsarchive.remote import is_url, located
+from tsarchive.reports import Report
 from tsarchive.steps import Step, no_step
 
 if TYPE_CHECKING:
@@ -96,8 +98,8 @@ class LostTensor:
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class SalvageReport:
+@dataclass(frozen=True, slots=True, repr=False)
+class SalvageReport(Report):
     """What was saved of a file, and what is known to be lost.
 
     ``archives`` counts those that the file has parts of; names from the second on begin with
@@ -109,6 +111,8 @@ class SalvageReport:
         (['head.weight', 'head.bias'], ())
     """
 
+    _COLUMNS = "lost", "reason"
+
     saved: tuple[SavedTensor, ...]
     lost: tuple[LostTensor, ...]
     archives: int = 1
@@ -119,13 +123,19 @@ class SalvageReport:
         """Return whether everything was saved that is known of, of a single archive."""
         return not self.lost and self.archives == 1
 
+    def _headline(self) -> str:
+        return f"{plural(len(self.saved), 'tensor')} saved, {len(self.lost):,} lost"
+
+    def _rows(self) -> Sequence[Sequence[object]]:
+        return [(tensor.name, tensor.reason) for tensor in self.lost]
+
 
 def salvage(
     f: str | os.PathLike[str] | BinaryIO,
     out: str | os.PathLike[str] | BinaryIO,
     *,
     force: bool = False,
-    step: Step = no_step,
+    step: Step | None = None,
 ) -> SalvageReport:
     """Save the tensors that a damaged file still has whole, as a safetensors file.
 
@@ -144,6 +154,7 @@ def salvage(
         >>> len(tsarchive.salvage("half.pt", "rest.safetensors", force=True).saved)
         2
     """
+    step = step or no_step
     path = os.fspath(located(out)) if isinstance(out, str | os.PathLike) else None
     if path is not None and not force and _is_there(path):
         hint = "Give another name, or force=True"

@@ -32,7 +32,7 @@ _OF_ZIPFILE = frozenset({"zip-no-root", "zip-alignment"})
 
 
 @rarely_collecting()
-def verify(f: str | os.PathLike[str] | BinaryIO, *, step: Step = no_step) -> VerifyReport:
+def verify(f: str | os.PathLike[str] | BinaryIO, *, step: Step | None = None) -> VerifyReport:
     """Check the integrity of an archive: its zip container, records, pickles, tensors and code.
 
     ``f`` is a path, or a binary file object that gives a file from its position on. Nothing of
@@ -53,6 +53,7 @@ def verify(f: str | os.PathLike[str] | BinaryIO, *, step: Step = no_step) -> Ver
         >>> tsarchive.verify("net.pt").ok, tsarchive.verify("half.pt").ok
         (True, False)
     """
+    step = step or no_step
     step(STEPS[0])
     faults = Collected()
     try:

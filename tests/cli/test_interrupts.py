@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+from contextlib import contextmanager
 
 import pytest
 import torch
@@ -21,6 +22,16 @@ WRITING = {
     "edit": (PROGRAM, "-o", "out.pte", "--strip", "all"),
     "optimize": ("net.pt", "-o", "out.pt"),
 }
+
+
+@contextmanager
+def interruptible():
+    """Take SIGINT as a terminal sends it; processes in the background of a shell ignore it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 @pytest.fixture
@@ -42,7 +53,7 @@ def test_an_interrupt_leaves_nothing_half_written(name, folder, monkeypatch):
         replaced.append(target)
         signal.raise_signal(signal.SIGINT)
 
-    with monkeypatch.context() as patched:
+    with monkeypatch.context() as patched, interruptible():
         patched.setattr(os, "replace", replace)
         result = run(name, *WRITING[name])
     (target,) = replaced

@@ -302,7 +302,7 @@ def test_weights_beside_machine_code_are_listed(tmp_path):
         found = {name: (t.dtype, t.shape, t.nbytes) for name, t in archive.tensors.items()}
     assert found == {"w": ("float32", (2,), 8), "row": ("float32", (1, 2), 8)}
     facts = document("info", tmp_path / "a.pt2")["tensors"]
-    assert (facts["count"], facts["bytes"]) == (2, 16)
+    assert (facts["count"], facts["nbytes"]) == (2, 16)
 
 
 @pytest.mark.parametrize(

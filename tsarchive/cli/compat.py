@@ -59,12 +59,12 @@ def command(file: str, *, versions: str | None, as_json: bool) -> int:
         step(f"reading {file}")
         report = tsarchive.compat(file, asked)
     if as_json:
-        print_json({"file": file, "ok": _is_fine(report, asked), **_document(report)})
+        print_json({"file": file, "ok": report.ok, **_document(report)})
     else:
         _show(file, report)
         if asked is None and report.kind == "torchscript" and not all(r.loads for r in report.rows):
             say("hint: with --torch it tells whether convert --for-torch can write the file anew")
-    return 0 if _is_fine(report, asked) else FINDINGS
+    return 0 if report.ok else FINDINGS
 
 
 def _asked(versions: str) -> list[str]:
@@ -86,10 +86,6 @@ def _range(first: str, last: str) -> list[str]:
         raise click.UsageError(f"--torch {first}-{last}: the first version is the later one.")
     places = [known.index(end.name) for end in ends]
     return [*known[places[0] : places[1] + 1]]
-
-
-def _is_fine(report: CompatReport, asked: Sequence[str] | None) -> bool:
-    return report.loads if asked else any(row.loads for row in (*report.rows, *report.mobile))
 
 
 def _document(report: CompatReport) -> dict[str, Any]:

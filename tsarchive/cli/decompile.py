@@ -81,7 +81,7 @@ def command(
         print_json({"file": file, **asdict(report)})
     else:
         _show(report)
-    return 0 if report.check is None or report.check.same else FINDINGS
+    return 0 if report.ok else FINDINGS
 
 
 def _show(report: DecompileReport) -> None:

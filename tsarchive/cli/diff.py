@@ -151,7 +151,7 @@ def command(
             say(line)
     if not found.compared and not arguments:
         return UNUSABLE
-    return FINDINGS if found.same is False else 0
+    return 0 if found.ok else FINDINGS
 
 
 def _fields(found: DiffReport) -> dict[str, Any]:

@@ -266,10 +266,14 @@ def _document(
         "files": summary.statuses,
         "findings": {name: summary.severities.get(name, 0) for name in _SEVERITIES},
         "summary": summary,
-        "gate": gate and {"ok": gate.ok, "checked": gate.checked, "violated": gate.violated,
-                          "rules": gate.rules, "violations": gate.violations},
+        "gate": None if gate is None else _gate_document(gate),
         "page": page,
-    }  # fmt: skip
+    }
+
+
+def _gate_document(gate: GateReport) -> dict[str, Any]:
+    facts = "ok", "checked", "violated", "rules", "violations"
+    return {name: getattr(gate, name) for name in facts}
 
 
 def _show(found: Survey, summary: Summary, gate: GateReport | None, page: str | None) -> None:

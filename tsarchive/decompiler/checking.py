@@ -23,6 +23,7 @@ from types import MappingProxyType
 from typing import Any, BinaryIO, Final, Literal
 
 from tsarchive.analyses.encoding import Plain
+from tsarchive.describing.text import plural
 from tsarchive.diffing.definitions import routine_changes
 from tsarchive.diffing.programs import ProgramComparison, RoutinePair
 from tsarchive.diffing.report import Change
@@ -31,6 +32,7 @@ from tsarchive.fingerprinting import Readable, readable_contents, tensor_digest
 from tsarchive.formats.contents import Definition, Routine
 from tsarchive.formats.torchscript.contents import TorchScriptContents
 from tsarchive.ir.schema import FunctionSchema, parse_schema
+from tsarchive.reports import Report
 from tsarchive.run.passes.liveness import Effects
 
 from .copied_natives import runtime_module
@@ -77,8 +79,11 @@ class MethodCheck:
     reason: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class CodeCheck:
+_SAME: Final = ("equal", "library")
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class CodeCheck(Report):
     """All methods and functions of an archive, in the order of its modules.
 
     What objects hold is not compared, as arguments of constructors and values of attributes.
@@ -88,12 +93,31 @@ class CodeCheck:
         {'equal'}
     """
 
+    _COLUMNS = "outcome", "method", "before", "after"
+
     methods: tuple[MethodCheck, ...]
 
     @property
     def same(self) -> bool:
         """Whether all of them have their code again, but those that a library has now."""
-        return all(method.outcome in ("equal", "library") for method in self.methods)
+        return all(method.outcome in _SAME for method in self.methods)
+
+    @property
+    def ok(self) -> bool:
+        """The same as ``same``."""
+        return self.same
+
+    def _headline(self) -> str:
+        counts = Counter(method.outcome for method in self.methods)
+        outcomes = ", ".join(f"{number:,} {outcome}" for outcome, number in counts.items())
+        return f"{plural(len(self.methods), 'method')}: {outcomes}" if counts else "no methods"
+
+    def _rows(self) -> Sequence[Sequence[object]]:
+        return [
+            (method.outcome, method.where, method.reason or method.before, method.after)
+            for method in self.methods
+            if method.outcome not in _SAME
+        ]
 
 
 def checked(

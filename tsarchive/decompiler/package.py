@@ -8,7 +8,7 @@ import io
 import keyword
 import os
 import sys
-from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, BinaryIO
 import torch
 
 from tsarchive.container.opening import open_source
+from tsarchive.describing.text import plural
 from tsarchive.describing.written import releases_of
 from tsarchive.errors import CallError, UnsupportedError
 from tsarchive.formats.base import LoadOptions, OpenedArchive
@@ -37,8 +38,10 @@ from tsarchive.ir.types import (
 from tsarchive.policy import Guard, Policy
 from tsarchive.remote import is_url, located
 from tsarchive.renaming import renamed, renamed_fields
+from tsarchive.reports import Report
 from tsarchive.run.modules import ArchiveModule
 from tsarchive.run.slots import SHARED_SLOTS
+from tsarchive.steps import Step, no_step
 
 from . import syntax
 from .control_flow import EXCEPTIONS, finish_function
@@ -77,8 +80,8 @@ _TABLES = (CONSTANTS, EXCEPTIONS, OBJECTS, WEIGHTS, HELPERS, _MODEL, "weights", 
 
 
 @renamed_fields(directory="out")
-@dataclass(frozen=True, slots=True)
-class DecompileReport:
+@dataclass(frozen=True, slots=True, repr=False)
+class DecompileReport(Report):
     """The files that :func:`decompile` wrote. ``root`` is the class of the model: the name that
     ``out`` has it under, or its qualified name where it is of a library.
 
@@ -95,6 +98,8 @@ class DecompileReport:
         >>> done.root, done.untranslated
         (..., ())
     """
+
+    _COLUMNS = "file", "nbytes"
 
     out: str
     root: str
@@ -114,6 +119,18 @@ class DecompileReport:
         counts = ", ".join(f"{count} {name}" for name, count in sorted(self.copies.items()))
         return f"layers that stay the archive's code, as docs/library-modules.md says: {counts}"
 
+    @property
+    def ok(self) -> bool:
+        """Whether a check was not asked for, or found all code again."""
+        return self.check is None or self.check.same
+
+    def _headline(self) -> str:
+        checked_ = "" if self.check is None else f"; {self.check._headline()}"
+        return f"{self.out}: {self.root} in {plural(len(self.files), 'file')}{checked_}"
+
+    def _rows(self) -> Sequence[Sequence[object]]:
+        return [(file.name, file.nbytes) for file in self.files]
+
 
 @renamed(directory="out")
 def decompile(
@@ -124,7 +141,7 @@ def decompile(
     full_paths: bool = False,
     map_location: str | torch.device | None = None,
     policy: Policy | None = None,
-    step: Callable[[str], None] | None = None,
+    step: Step | None = None,
     check: bool = False,
     imports: Sequence[str] = (),
 ) -> DecompileReport:
@@ -170,7 +187,7 @@ def decompile(
     device = given_device(map_location)
     if check and not isinstance(f, str | os.PathLike):  # which is read twice
         f = io.BytesIO(bytes(open_source(f).data))
-    tell = step or (lambda _: None)
+    tell = step or no_step
     tell("reading")
     guard = Guard(policy or Policy.default())
     root, about = _read(f, device, guard)

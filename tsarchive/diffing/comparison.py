@@ -28,7 +28,7 @@ from tsarchive.fingerprinting import (
 from tsarchive.formats.registry import format_of
 from tsarchive.ir.names import closest
 from tsarchive.remote import located
-from tsarchive.steps import no_step
+from tsarchive.steps import Step, no_step
 
 if TYPE_CHECKING:
     from tsarchive.fingerprinting import Subject
@@ -58,7 +58,7 @@ def diff(
     b: Subject,
     *,
     only: Collection[Part] = PARTS,
-    step: Callable[[str], None] = no_step,
+    step: Step | None = None,
     run: Any = None,
     rtol: float = 1e-5,
     atol: float = 1e-8,
@@ -96,6 +96,7 @@ def diff(
         >>> [change.where for change in report.changes]
         ['head.bias']
     """
+    step = step or no_step
     only = [_ALIASES.get(part, part) for part in only]
     if unknown := {*only}.difference(PARTS):
         raise CallError(f"{min(unknown)!r} is no part", hint=f"Parts are {', '.join(PARTS)}")

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
 from tsarchive.analyses.encoding import Plain
+from tsarchive.describing.text import plural
+from tsarchive.reports import Report
 
 Part: TypeAlias = Literal["code", "structure", "weights", "extra files"]
 
@@ -148,8 +150,8 @@ class Divergence:
     source: SourceLine | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class DiffReport:
+@dataclass(frozen=True, slots=True, repr=False)
+class DiffReport(Report):
     """The differences between two models or files.
 
     ``changes`` is empty where nothing differs of what was compared. ``packing`` tells how the files
@@ -164,6 +166,8 @@ class DiffReport:
         >>> report.changes, report.compared
         ([], ('code',))
     """
+
+    _COLUMNS = "kind", "where", "before", "after"
 
     before: str
     after: str
@@ -186,9 +190,14 @@ class DiffReport:
             return False
         return None if self.not_compared or self.by_checksum else True
 
-    def _repr_html_(self) -> str:
-        rows = ((one.kind, one.where, one.before, one.after) for one in self.changes)
-        title = f"{self.before} to {self.after}: {len(self.changes):,} changes"
-        from tsarchive.notebook import table
+    @property
+    def ok(self) -> bool:
+        """Whether no difference was found: ``same`` tells whether that proves anything."""
+        return self.same is not False
 
-        return table(title, rows, ("kind", "where", "before", "after"), len(self.changes))
+    def _headline(self) -> str:
+        other = "" if self.divergence is None else ", another result"
+        return f"{self.before} to {self.after}: {plural(len(self.changes), 'change')}{other}"
+
+    def _rows(self) -> Sequence[Sequence[object]]:
+        return [(one.kind, one.where, one.before, one.after) for one in self.changes]

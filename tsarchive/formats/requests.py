@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
 
-from tsarchive.findings import Finding, findings_table, is_fine
+from tsarchive.findings import FINDING_COLUMNS, Finding, finding_rows, is_fine
 from tsarchive.renaming import renamed_fields
+from tsarchive.reports import Report
 
 if TYPE_CHECKING:
     from tsarchive.describing.contents import TensorTotals
@@ -97,8 +98,8 @@ _NOTES = frozenset({"record-extra", "record-inputs", "record-no-debug"})
 
 
 @renamed_fields(bytes="nbytes", expected_bytes="expected_nbytes")
-@dataclass(frozen=True, slots=True)
-class VerifyReport:
+@dataclass(frozen=True, slots=True, repr=False)
+class VerifyReport(Report):
     """The extent and the findings of a verification.
 
     ``kind`` is that of :attr:`tsarchive.Archive.kind`, None where the file is no zip archive that
@@ -113,6 +114,8 @@ class VerifyReport:
         >>> report.ok, report.format_version, report.code_records
         (True, 3, 2)
     """
+
+    _COLUMNS = FINDING_COLUMNS
 
     kind: str | None
     format_version: int | None
@@ -129,8 +132,14 @@ class VerifyReport:
         """Return whether no finding is above ``Severity.INFO``."""
         return is_fine(self.findings)
 
-    def _repr_html_(self) -> str:
-        return findings_table(f"verification: {self.verdict}", self.findings)
+    def _headline(self) -> str:
+        from tsarchive.describing.text import plural
+
+        what = f"{self.kind or 'no archive'}, {plural(self.nbytes, 'byte')}"
+        return f"{self.verdict}: {what}, {plural(len(self.findings), 'finding')}"
+
+    def _rows(self) -> Sequence[Sequence[object]]:
+        return finding_rows(self.findings)
 
     @property
     def verdict(self) -> Verdict:

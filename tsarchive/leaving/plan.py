@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Final, Literal
+
+from tsarchive.describing.text import plural
+from tsarchive.reports import Report
 
 Outcome = Literal["equal", "close", "differs", "written", "fails", "untried"]
 """``equal``: results are the same numbers; ``close``: within the tolerance; ``differs``: they are
@@ -75,8 +79,8 @@ class WayOut:
         return f"does not work: {self.problem}"
 
 
-@dataclass(frozen=True, slots=True)
-class LeavingPlan:
+@dataclass(frozen=True, slots=True, repr=False)
+class LeavingPlan(Report):
     """The ways out of the format of a file, those that keep most first.
 
     ``kind`` is that of :attr:`tsarchive.Archive.kind`; ``inputs`` tells where the arguments of the
@@ -86,6 +90,8 @@ class LeavingPlan:
         >>> plan.kind, [way.name for way in plan.ways]
         ('torchscript', ['safetensors'])
     """
+
+    _COLUMNS = "way", "outcome", "command"
 
     file: str
     kind: str
@@ -101,3 +107,10 @@ class LeavingPlan:
     def document(self) -> dict[str, Any]:
         """Return the plan as a JSON document."""
         return {"schema": SCHEMA, "version": VERSION, **asdict(self)}
+
+    def _headline(self) -> str:
+        working = sum(way.works for way in self.ways)
+        return f"{self.file}: {working} of {plural(len(self.ways), 'way')} out"
+
+    def _rows(self) -> Sequence[Sequence[object]]:
+        return [(way.name, way.summary, way.command) for way in self.ways]

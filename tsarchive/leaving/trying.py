@@ -42,7 +42,7 @@ from tsarchive.loading import load
 from tsarchive.lowering import outputs_of
 from tsarchive.policy import Policy
 from tsarchive.remote import located
-from tsarchive.steps import no_step
+from tsarchive.steps import Step, no_step
 
 from .plan import CALL, InputsOrigin, LeavingPlan, Outcome, WayOut
 
@@ -64,7 +64,7 @@ def leave(
     policy: Policy | None = None,
     only: Sequence[str] = (),
     seed: int = 0,
-    step: Callable[[str], None] = no_step,
+    step: Step | None = None,
 ) -> LeavingPlan:
     """Try the ways to leave the format of ``f``, and return what became of each.
 
@@ -88,6 +88,7 @@ def leave(
         >>> [way.command for way in tsarchive.leave("net.pt", args=(x,), only=["safetensors"]).ways]
         ['tsarchive convert net.pt net.safetensors']
     """
+    step = step or no_step
     for name in only:
         if name not in _BY_NAME:
             known = ", ".join(_BY_NAME)

@@ -18,6 +18,7 @@ from typing import Any, Final
 import torch
 
 from tsarchive.container import Container, NewRecord, write_container
+from tsarchive.describing.text import plural
 from tsarchive.errors import CallError, UnsupportedError
 from tsarchive.formats.base import LoadOptions, ZipFormat
 from tsarchive.formats.torchscript.format import TORCHSCRIPT
@@ -27,6 +28,7 @@ from tsarchive.ir.rewriting import copy_of
 from tsarchive.loading import load_opened
 from tsarchive.policy import Guard
 from tsarchive.renaming import renamed
+from tsarchive.reports import Report
 from tsarchive.run.calls_from_python import public_function
 from tsarchive.run.modules import ArchiveModule
 from tsarchive.saving import format_of_module, saved_records
@@ -65,8 +67,8 @@ class Change:
     count: int
 
 
-@dataclass(frozen=True, slots=True)
-class OptimizeReport:
+@dataclass(frozen=True, slots=True, repr=False)
+class OptimizeReport(Report):
     """What :func:`optimize` did to a module, and what it brought.
 
     ``done`` are the changes, ``left`` what stays as it was with the reason. Of the example,
@@ -78,6 +80,8 @@ class OptimizeReport:
         'call inlined'
     """
 
+    _COLUMNS = "", "change", "count"
+
     done: tuple[Change, ...]
     left: tuple[Change, ...]
     seconds_before: float | None = None
@@ -87,6 +91,21 @@ class OptimizeReport:
     @property
     def is_changed(self) -> bool:
         return bool(self.done)
+
+    @property
+    def ok(self) -> bool:
+        """True: where results would differ, :func:`optimize` raises."""
+        return True
+
+    def _headline(self) -> str:
+        return f"{plural(sum(change.count for change in self.done), 'change')}"
+
+    def _rows(self) -> Sequence[Sequence[object]]:
+        return [
+            (what, change.what, change.count)
+            for what, changes in (("done", self.done), ("left", self.left))
+            for change in changes
+        ]
 
 
 @renamed(example="args")

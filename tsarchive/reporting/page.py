@@ -22,7 +22,8 @@ from tsarchive.leaving.plan import LeavingPlan
 from tsarchive.operators.registry import installed_torch, listed_versions, minor
 from tsarchive.remote import located
 from tsarchive.renaming import renamed_fields
-from tsarchive.steps import no_step
+from tsarchive.reports import Report
+from tsarchive.steps import Step, no_step
 from tsarchive.verifying import verify
 
 from .code import code
@@ -91,8 +92,8 @@ class SectionSize:
 
 
 @renamed_fields(path="out")
-@dataclass(frozen=True, slots=True)
-class Page:
+@dataclass(frozen=True, slots=True, repr=False)
+class Page(Report):
     """A page about a file, or about a survey of many.
 
     ``html`` is the whole page, ``out`` where it was written, or None. ``kind`` is as in
@@ -106,6 +107,8 @@ class Page:
         (True, None)
     """
 
+    _COLUMNS = "section", "shown", "of"
+
     file: str
     kind: str | None
     out: str | None
@@ -118,6 +121,12 @@ class Page:
         """The size of the page in bytes."""
         return len(self.html.encode())
 
+    def _headline(self) -> str:
+        return f"{self.file}: a page of {plural(self.nbytes, 'byte')}"
+
+    def _rows(self) -> Sequence[Sequence[object]]:
+        return [(part.name, part.shown, part.total) for part in self.sections]
+
 
 def report(
     f: str | os.PathLike[str] | BinaryIO,
@@ -128,7 +137,7 @@ def report(
     findings: bool = True,
     rows: int = ROWS,
     plan: LeavingPlan | None = None,
-    step: Callable[[str], None] = no_step,
+    step: Step | None = None,
 ) -> Page:
     """Make one HTML page about a file, and write it to ``out`` if given.
 
@@ -158,6 +167,7 @@ def report(
         >>> tsarchive.report("net.pt", "net.html", findings=False).out
         'net.html'
     """
+    step = step or no_step
     if rows < 1:
         raise CallError(f"a page has no {rows} rows", hint="Give a number of 1 or more")
     for given in (f, against):

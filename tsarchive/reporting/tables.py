@@ -298,7 +298,8 @@ _PLAIN: Final = "compute"
 
 def operators(subject: Subject) -> Section | None:
     """Make the section; None for files without operators."""
-    uses = {use.operator: use for use in subject.audited.operators} if subject.audited else {}
+    used = () if subject.audited is None else subject.audited.operators
+    uses = {use.operator: use for use in used}
     counts = subject.archive.view.operators() if subject.archive and subject.has_program else None
     if counts is None:
         counts = {name: len(use.places) for name, use in uses.items()}

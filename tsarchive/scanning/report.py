@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final
 
 from tsarchive.describing.contents import GroupFacts, TensorTotals
-from tsarchive.findings import COMPUTED, Finding, Nature, Severity, findings_table, is_fine
+from tsarchive.describing.text import plural
+from tsarchive.findings import (
+    COMPUTED,
+    FINDING_COLUMNS,
+    Finding,
+    Nature,
+    Severity,
+    finding_rows,
+    is_fine,
+)
 from tsarchive.operators.risks import Risk, row_of
 from tsarchive.renaming import renamed_fields
+from tsarchive.reports import Report
 
 
 class When(Enum):
@@ -95,8 +105,8 @@ class Payload:
 
 
 @renamed_fields(size="nbytes")
-@dataclass(frozen=True, slots=True)
-class AuditReport:
+@dataclass(frozen=True, slots=True, repr=False)
+class AuditReport(Report):
     """The abilities of a file.
 
     ``kind`` is that of :attr:`tsarchive.Archive.kind` or, of files that are no zip archive,
@@ -108,6 +118,8 @@ class AuditReport:
         >>> report.ok, [use.operator for use in report.operators if "linear" in use.operator]
         (True, ['aten::linear'])
     """
+
+    _COLUMNS = FINDING_COLUMNS
 
     kind: str
     nbytes: int
@@ -125,8 +137,12 @@ class AuditReport:
         """Return whether nothing was found above ``Severity.INFO``."""
         return is_fine(self.findings)
 
-    def _repr_html_(self) -> str:
-        return findings_table(f"audit of a file: {self.kind}", self.findings)
+    def _headline(self) -> str:
+        found = plural(len(self.findings), "finding")
+        return f"{self.kind}, {plural(self.nbytes, 'byte')}, {found}"
+
+    def _rows(self) -> Sequence[Sequence[object]]:
+        return finding_rows(self.findings)
 
 
 # What the ability to run an operator of each class means for someone who did not write the file.

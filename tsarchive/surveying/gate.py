@@ -8,8 +8,10 @@ from datetime import date
 from typing import Any, Final, Protocol
 
 from tsarchive.auditing.sarif import sarif_log, sarif_place, sarif_result
+from tsarchive.describing.text import plural
 from tsarchive.errors import CallError
 from tsarchive.findings import Severity
+from tsarchive.reports import Report
 
 from .conditions import VERBS, FindingCondition, SignedCondition, TwinCondition
 from .grouping import Groups, Notes, Place
@@ -53,8 +55,8 @@ class RuleResult:
     exempt: int
 
 
-@dataclass(frozen=True, slots=True)
-class GateReport:
+@dataclass(frozen=True, slots=True, repr=False)
+class GateReport(Report):
     """Whether the files of a survey keep the rules of a gate.
 
     ``violations`` are the first of each rule, gravest first and then by file; ``violated`` counts
@@ -72,6 +74,8 @@ class GateReport:
         (False, ['small'])
     """
 
+    _COLUMNS = "severity", "rule", "file", "message"
+
     checked: int
     rules: tuple[RuleResult, ...]
     violations: tuple[Violation, ...]
@@ -85,6 +89,12 @@ class GateReport:
     def violated(self) -> int:
         """The number of all violations."""
         return sum(rule.violated for rule in self.rules)
+
+    def _headline(self) -> str:
+        return f"{plural(self.violated, 'violation')} in {plural(self.checked, 'file')}"
+
+    def _rows(self) -> Sequence[Sequence[object]]:
+        return [(one.severity.value, one.rule, one.place, one.message) for one in self.violations]
 
 
 _FINGERPRINT: Final = ("fingerprint",)

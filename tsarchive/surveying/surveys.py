@@ -14,6 +14,7 @@ from itertools import chain
 from typing import IO, Final, Literal, TypeAlias
 
 from tsarchive.errors import CallError
+from tsarchive.steps import no_step
 
 from .dataset import Dataset, DatasetWriter
 from .listing import Listed, RootNames, is_elsewhere, listed, name_of, named_in
@@ -34,10 +35,6 @@ _ENDED: Final[frozenset[Status]] = frozenset({"crashed", "timeout"})
 Root: TypeAlias = str | os.PathLike[str]
 
 
-def _tell_nobody(progress: Progress) -> None:
-    """Tell nobody."""
-
-
 def survey(
     roots: Root | Sequence[Root],
     out: str | os.PathLike[str],
@@ -56,7 +53,7 @@ def survey(
     memory: int | None = None,
     retry: bool = False,
     format: Literal["parquet", "jsonl"] | None = None,
-    step: Callable[[Progress], None] = _tell_nobody,
+    step: Callable[[Progress], None] | None = None,
 ) -> Survey:
     """Survey all files of folders, buckets and lists: a row for each file and each finding.
 
@@ -89,6 +86,7 @@ def survey(
         >>> survey.summary().files
         1
     """
+    step = step or no_step
     aspects = Aspects(digest, fingerprint, weights, verify, audit, compat)
     job = Job(aspects, seconds, memory)
     job.require()
