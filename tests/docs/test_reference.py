@@ -34,6 +34,13 @@ def example(module: ModuleType, name: str) -> doctest.DocTest:
     return doctest.DocTestParser().get_doctest(text, {}, f"{module.__name__}.{name}", None, 0)
 
 
+def test_signatures_have_defaults_that_read():
+    """A default that shows an address or a class of its own tells a reader nothing."""
+    functions = {n: getattr(m, n) for m, n in NAMES if inspect.isfunction(getattr(m, n))}
+    shown = {name: str(inspect.signature(function)) for name, function in functions.items()}
+    assert {name: text for name, text in shown.items() if re.search(r"= ?<", text)} == {}
+
+
 @pytest.fixture(scope="module")
 def start(tmp_path_factory):
     """What the page starts from: its folder, and its names."""

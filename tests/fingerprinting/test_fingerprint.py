@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import io
 import os
 import random
@@ -496,14 +495,6 @@ def test_code_that_cannot_be_read_has_no_fingerprint():
     }
     with pytest.raises(tsarchive.SourceError):
         of(packed(broken))
-
-
-@pytest.mark.parametrize(
-    "verb", [tsarchive.fingerprint, tsarchive.diff, tsarchive.verify, tsarchive.salvage]
-)
-def test_help_shows_what_is_told_of_steps_unless_something_is_given(verb):
-    step = inspect.signature(verb).parameters["step"]
-    assert step.default.__name__ == "no_step"
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="there is no madvise")
