@@ -40,7 +40,7 @@ def test_the_two_models(tmp_path):
     done = process("-m", "tsarchive", "demo", "--json", cwd=tmp_path)
     assert (done.returncode, done.stderr) == (0, "")
     found = json.loads(done.stdout)
-    assert found.keys() == KEYS
+    assert found.keys() == KEYS | {"schema", "version"}
     assert found["ok"] is True
     assert [model["name"] for model in found["models"]] == ["resnet18", "decoder"]
     for model in found["models"]:

@@ -111,8 +111,8 @@ def test_an_unknown_class_is_named(tmp_path):
 @pytest.mark.parametrize(
     ("args", "message"),
     [
-        (["info"], "Missing argument 'FILE'"),
-        (["info", "a.pt", "b.pt"], "unexpected extra argument"),
+        (["info"], "Missing argument 'FILE...'"),
+        (["code", "a.pt", "b", "c"], "unexpected extra argument"),
         (["info", "a.pt", "--nonsense"], "--nonsense"),
         (["tree", "a.pt", "--depth", "-1"], "-1"),
         (["tensors", "a.pt", "--sort", "colour"], "'colour'"),

@@ -82,6 +82,6 @@ def test_unknown_commands_lead_to_the_list():
      (".", "Name a file, not a folder")],
 )  # fmt: skip
 def test_errors_of_the_system_say_what_to_do(path, hint, folder):
-    result = run("info", path)
+    result = run("code", path)
     assert result.exit_code == 2
     assert f"  hint:  {hint}" in result.stderr

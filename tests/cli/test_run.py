@@ -108,7 +108,7 @@ def test_a_wrong_call_is_told_how_to_give_arguments(args):
     assert "tree FILE --signatures" in hint
 
 
-@pytest.mark.parametrize("command", ["info", "run", "verify", "tensors"])
+@pytest.mark.parametrize("command", ["run", "code"])
 def test_a_folder_is_refused_with_a_hint(command, tmp_path):
     found = error(command, tmp_path)
     assert "Is a directory" in found["message"]

@@ -71,7 +71,7 @@ def complete(words, cwd, shell="bash"):
 def test_shells_complete_commands_and_options(tmp_path):
     assert complete("tsarchive de", tmp_path) == ["plain,demo", "plain,decompile"]
     assert complete("tsarchive --t", tmp_path) == ["plain,--traceback"]
-    assert complete("tsarchive info --j", tmp_path) == ["plain,--json"]
+    assert complete("tsarchive info --j", tmp_path) == ["plain,--json", "plain,--jsonl"]
     kind, name, sentence = complete("tsarchive inf", tmp_path, "zsh")
     assert (kind, name, sentence) == ("plain", "info", LISTED["info"])
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -12,9 +12,10 @@ import tsarchive
 from tsarchive.describing.contents import totals_text
 from tsarchive.describing.text import listed, plural, size
 
-from .command import FINDINGS, Command, file_argument, json_option
+from .command import FINDINGS, Command, json_option
+from .many import Found, files_argument, is_folder, jsonl_option, look_at
 from .options import remote_limit_options
-from .output import STYLES, print_foreign_json, print_json, say
+from .output import STYLES, print_foreign_json, say
 
 if TYPE_CHECKING:
     from tsarchive import AuditReport, Finding
@@ -33,16 +34,19 @@ _FINDINGS_SHOWN: Final = 20
 
 
 @click.command(cls=Command)
-@file_argument
+@files_argument
 @remote_limit_options
 @json_option
+@jsonl_option
 @click.option("--sarif", "as_sarif", is_flag=True, help="Print a SARIF 2.1.0 document.")
 @click.option(
     "--weights/--no-weights",
     default=None,
     help="Read the data of tensors as well; by default that of files on this machine.",
 )
-def command(file: str, *, as_json: bool, as_sarif: bool, weights: bool | None) -> int:
+def command(
+    files: tuple[str, ...], *, as_json: bool, as_lines: bool, as_sarif: bool, weights: bool | None
+) -> int:
     """List what a file can do, and when.
 
     Some code runs when a file is loaded, some in hooks, some when a model is called. Reads the
@@ -59,18 +63,31 @@ def command(file: str, *, as_json: bool, as_sarif: bool, weights: bool | None) -
       tsarchive audit model.pt
       tsarchive audit model.pt --json
       tsarchive audit model.pt --sarif > model.sarif
+      tsarchive audit models --jsonl
     """
-    if as_json and as_sarif:
-        raise click.UsageError("--json and --sarif are two forms of one document: give one.")
-    report = tsarchive.audit(file, weights=weights)
     if as_sarif:
-        from tsarchive.auditing.sarif import sarif_document
+        return _print_sarif(files, weights, is_alone=not (as_json or as_lines))
 
-        print_foreign_json(sarif_document(file, report, tsarchive.__version__))
-    elif as_json:
-        print_json({"file": file, **document(report)})
-    else:
-        _show(file, report)
+    def look(file: str) -> Found:
+        report = tsarchive.audit(file, weights=weights)
+        return Found(
+            lambda: {"file": file, **document(report)},
+            lambda: _show(file, report),
+            0 if report.ok else FINDINGS,
+        )
+
+    return look_at(files, look, as_json=as_json, as_lines=as_lines)
+
+
+def _print_sarif(files: Sequence[str], weights: bool | None, *, is_alone: bool) -> int:
+    from tsarchive.auditing.sarif import sarif_document
+
+    if not is_alone:
+        raise click.UsageError("--json and --sarif are two forms of one document: give one.")
+    if len(files) > 1 or is_folder(files[0]):
+        raise click.UsageError("--sarif tells of one file; 'tsarchive survey --sarif' of many.")
+    report = tsarchive.audit(files[0], weights=weights)
+    print_foreign_json(sarif_document(files[0], report, tsarchive.__version__))
     return 0 if report.ok else FINDINGS
 
 

@@ -6,7 +6,7 @@ import errno
 import os
 import shlex
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final, NoReturn, TypedDict, TypeVar
 
 import click
@@ -247,7 +247,7 @@ class Command(click.Command):
         parent: click.Context | None = None,
         **extra: Any,
     ) -> click.Context:
-        as_json = "--json" in args
+        as_json = "--json" in args or "--jsonl" in args
         # Errors of click quote them.
         named = [*map(located, args)]
         try:
@@ -292,13 +292,20 @@ def _end(ctx: click.Context, error: Exception) -> NoReturn:
 
         traceback.print_exception(error)
         ctx.exit(code)
-    as_json = bool(ctx.params.get("as_json")) and sys.stdout is not None
+    is_asked = ctx.params.get("as_json") or ctx.params.get("as_lines")
+    as_json = bool(is_asked) and sys.stdout is not None
     if isinstance(error, click.UsageError) and not as_json:
         raise error
     facts = describe(error)
-    file = getattr(error, "filename", None) or ctx.params.get("file")
+    file = getattr(error, "filename", None) or _only_file(ctx.params)
     report(facts, as_json=as_json, file=str(file) if file else None)
     ctx.exit(code)
+
+
+def _only_file(params: Mapping[str, Any]) -> str | None:
+    """Return the file that a command was called with, None where it was none or several."""
+    files = params.get("files") or (params.get("file"),)
+    return files[0] if len(files) == 1 else None
 
 
 file_argument = click.argument("file", type=FilePath())

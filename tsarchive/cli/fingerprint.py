@@ -28,8 +28,17 @@ from .command import (
     json_option,
     report,
 )
+from .many import (
+    Tally,
+    Wanted,
+    is_folder,
+    is_left_out,
+    jsonl_option,
+    require_one_form,
+    wanted,
+)
 from .options import remote_limit_options
-from .output import print_foreign_json, print_json, progress_of, say
+from .output import labelled, print_foreign_json, print_json, print_json_line, progress_of, say
 
 if TYPE_CHECKING:
     from tsarchive import Fingerprint
@@ -52,6 +61,7 @@ _UNESCAPED: Final = {b"\\": b"\\", b"n": b"\n", b"r": b"\r"}
 @click.option("--in-toto", is_flag=True, help="Print subjects of an in-toto statement, as JSON.")
 @remote_limit_options
 @json_option
+@jsonl_option
 def command(
     files: tuple[str, ...],
     *,
@@ -61,6 +71,7 @@ def command(
     check: str | None,
     in_toto: bool,
     as_json: bool,
+    as_lines: bool,
 ) -> int:
     """Tell which model a file holds, whatever wrote it.
 
@@ -75,29 +86,36 @@ def command(
     Examples:
       tsarchive fingerprint model.pt
       tsarchive fingerprint model.pt --parts --tensors
-      tsarchive fingerprint models/*.pt > models.tsf
+      tsarchive fingerprint models > models.tsf
       tsarchive fingerprint --check models.tsf
       tsarchive fingerprint model.pt --in-toto
     """
     if check is not None:
-        if files or parts or tensors or no_weights or in_toto:
+        if files or parts or tensors or no_weights or in_toto or as_lines:
             raise click.UsageError("--check takes the files that its list names, and only --json.")
         return _check(check, as_json=as_json)
     if not files:
         raise click.UsageError("Missing argument 'FILE...', or --check with a list.")
+    require_one_form(as_json=as_json, as_lines=as_lines)
     read = _read_with_digest if in_toto else _read
-    is_told = not as_json or in_toto
-    rows = [*_each(files, weights=not no_weights, is_told=is_told, read=read)]
-    found = [(row.file, row.found) for row in rows if row.found is not None]
+    is_told = not (as_json or as_lines) or in_toto
+    tally = Tally()
+    rows = _each(wanted(files), tally, weights=not no_weights, is_told=is_told, read=read)
     if in_toto:
-        if len(found) == len(rows):  # a list that lacks a file could be signed unseen
-            print_foreign_json([*map(_subject, rows)])
+        subjects = [*map(_subject, rows)]
+        if not tally.exit_code():  # a list that lacks a file could be signed unseen
+            print_foreign_json(subjects)
     elif as_json:
         print_json({"files": [_document(row) for row in rows]})
     else:
-        for each in found:
-            _show(*each, parts=parts or no_weights, tensors=tensors)
-    return 0 if len(found) == len(rows) else UNUSABLE
+        for row in rows:
+            if as_lines:
+                print_json_line(labelled({"files": [_document(row)]}))
+            elif row.found is not None:
+                _show(row.file, row.found, parts=parts or no_weights, tensors=tensors)
+    if not as_json and (len(files) > 1 or is_folder(files[0])):
+        say(tally.summary(), stderr=True)
+    return tally.exit_code()
 
 
 class _Row(NamedTuple):
@@ -110,25 +128,35 @@ class _Row(NamedTuple):
 
 
 def _each(
-    files: Sequence[str], *, weights: bool, is_told: bool, read: Callable[..., _Row]
+    files: Sequence[Wanted],
+    tally: Tally,
+    *,
+    weights: bool,
+    is_told: bool,
+    read: Callable[..., _Row],
 ) -> Iterator[_Row]:
-    """Yield a row for each file; errors are reported if ``is_told``."""
-    with progress_of(*files) as step:
+    """Yield a row for each file that is not left out; errors are reported if ``is_told``."""
+    with progress_of(*(file.path for file in files)) as step:
         for file in files:
             row = _row(read, file, weights=weights, step=step)
+            if row is None:
+                tally.note("skipped")
+                continue
+            tally.note("fine" if row.error is None else "not read")
             if row.error is not None and is_told:
-                report(row.error, as_json=False, file=file)
+                report(row.error, as_json=False, file=file.path)
             yield row
 
 
 def _row(
-    read: Callable[..., _Row], file: str, *, weights: bool, step: Callable[[str], None]
-) -> _Row:
-    step(file)
+    read: Callable[..., _Row], file: Wanted, *, weights: bool, step: Callable[[str], None]
+) -> _Row | None:
+    path = file.path
+    step(path)
     try:
-        return read(file, weights=weights, step=lambda name: step(f"{file}: {name}"))
+        return read(path, weights=weights, step=lambda name: step(f"{path}: {name}"))
     except (ArchiveError, OSError) as error:
-        return _Row(file, error=describe(error))
+        return None if is_left_out(file, error) else _Row(path, error=describe(error))
 
 
 def _read(file: str, **options: Any) -> _Row:
@@ -201,8 +229,8 @@ class _Listed(NamedTuple):
 
 def _check(path: str, *, as_json: bool) -> int:
     listed = [*_lines(path)]
-    files = [line.file for line in listed]
-    rows = [*_each(files, weights=True, is_told=not as_json, read=_read)]
+    files = [Wanted(line.file) for line in listed]
+    rows = [*_each(files, Tally(), weights=True, is_told=not as_json, read=_read)]
     results = [_result(*pair) for pair in zip(listed, rows, strict=True)]
     if as_json:
         print_json({"files": results}, "fingerprint-check")

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import asdict
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import click
 
 import tsarchive
 from tsarchive.describing.contents import fact_lines
 from tsarchive.describing.text import in_commands, named, plural
+from tsarchive.formats.registry import format_named
 from tsarchive.garbage import not_collecting
 
-from .command import FINDINGS, Command, file_argument, json_option
+from .command import FINDINGS, Command, json_option
+from .many import Found, files_argument, jsonl_option, look_at
 from .options import import_option, remote_limit_options
-from .output import Column, Table, print_json, show, table
+from .output import Column, Table, show, table
 
 if TYPE_CHECKING:
     from tsarchive import Missing, Traffic
@@ -23,14 +26,15 @@ if TYPE_CHECKING:
 
 
 @click.command(cls=Command)
-@file_argument
+@files_argument
 @click.option(
     "--check", is_flag=True, help="Compare with the operators and classes of this process."
 )
 @import_option
 @remote_limit_options
 @json_option
-def command(file: str, *, check: bool, as_json: bool) -> int:
+@jsonl_option
+def command(files: tuple[str, ...], *, check: bool, as_json: bool, as_lines: bool) -> int:
     """Show what a file is and what it holds.
 
     Runs nothing of the file, and does not import torch. The line 'needs' names the operators
@@ -43,21 +47,29 @@ def command(file: str, *, check: bool, as_json: bool) -> int:
     Examples:
       tsarchive info model.pt
       tsarchive info model.pt --json
+      tsarchive info a.pt b.pt models
       tsarchive info detector.pt --check --import torchvision
     """
-    from tsarchive.formats.registry import format_named
+    look = partial(_look, check=check)
+    return look_at(files, look, as_json=as_json, as_lines=as_lines, layout="blocks")
 
+
+def _look(file: str, *, check: bool) -> Found:
     with tsarchive.open(file) as archive, not_collecting():
         facts = format_named(archive.kind).describe(archive, file, archive.nbytes)
         traffic = archive.traffic
     found = tsarchive.missing(file) if check else None
-    if as_json:
-        missing = {} if found is None else {"missing": {**asdict(found), "hints": _hints(found)}}
-        cost = {} if traffic is None else {"traffic": asdict(traffic)}
-        print_json({**asdict(facts), **cost, **missing})
-    else:
-        _show(facts, found, traffic)
-    return FINDINGS if found else 0
+    return Found(
+        lambda: _document(facts, found, traffic),
+        lambda: _show(facts, found, traffic),
+        FINDINGS if found else 0,
+    )
+
+
+def _document(facts: Facts, found: Missing | None, traffic: Traffic | None) -> dict[str, Any]:
+    missing = {} if found is None else {"missing": {**asdict(found), "hints": _hints(found)}}
+    cost = {} if traffic is None else {"traffic": asdict(traffic)}
+    return {**asdict(facts), **cost, **missing}
 
 
 def _fetched(traffic: Traffic | None) -> Iterator[tuple[str, str]]:

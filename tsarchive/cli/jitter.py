@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import os
-import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
@@ -15,9 +13,10 @@ import click
 import tsarchive
 from tsarchive.describing.text import escaped, plural, size, visible
 from tsarchive.errors import ArchiveError
-from tsarchive.formats.registry import format_beginning, format_named
+from tsarchive.formats.registry import format_named
 
 from .command import FINDINGS, UNUSABLE, Command, FilePath, describe, json_option, report
+from .many import begins_like_an_archive
 from .options import IMPORTS, chosen_policy, import_option, policy_options
 from .output import print_json, progress, say
 
@@ -56,7 +55,8 @@ def command(
     from its graphs alone, and JSON of PT2 archives decoded and encoded. torch.jit loads nothing.
     With --canonical, two fresh processes of other hash seeds save the canonical form beside this
     one. Files of ExecuTorch are written without being loaded, and their tables encoded anew.
-    With --all, every other file below the folder is named, with the reason why it is not checked.
+    With --all, or a folder for FILE, every other file below it is named, with the reason why it is
+    not checked.
     The exit code is 1 when a byte changes, 2 when a file cannot be loaded, or there is none.
 
     Shown beside that is what does not count as jitter: records that the first save writes in
@@ -67,13 +67,17 @@ def command(
     Examples:
       tsarchive jitter model.pt
       tsarchive jitter models/*.pt --json
-      tsarchive jitter --all models
+      tsarchive jitter models
       tsarchive jitter --canonical model.pt
       tsarchive jitter saved_on_gpu.pt --map-location cpu
     """
-    if not files and folder is None:
+    folders = [file for file in files if os.path.isdir(file)]
+    if folder is not None:
+        folders.append(folder)
+    elif not files:
         raise click.UsageError("Missing argument 'FILE...', or --all with a folder.")
-    found = [] if folder is None else list(files_below(folder))
+    named = [file for file in files if file not in folders]
+    found = [*chain.from_iterable(map(files_below, folders))]
     policy = chosen_policy(allow, trust=trust)
     options = {
         "map_location": map_location,
@@ -81,15 +85,16 @@ def command(
         "policy": policy,
         "imports": ctx.meta[IMPORTS],
     }
-    results, skipped = _check_all([*files, *found], len(files), options, as_json=as_json)
+    results, skipped = _check_all([*named, *found], len(named), options, as_json=as_json)
     if as_json:
-        print_json({"files": results, **({} if folder is None else {"skipped": skipped})})
-    elif folder is not None:
+        print_json({"files": results, **({"skipped": skipped} if folders else {})})
+    elif folders:
         for each in skipped:
             say(f"{each['file']}: not checked: {each['reason']}")
         say(_summary(results, skipped))
     if not results:
-        say(f"{folder}: no archive is below it: nothing was checked", stderr=True)
+        below = ", ".join(folders)
+        say(f"{below}: no archive is below it: nothing was checked", stderr=True)
     if not results or any("error" in result for result in results):
         return UNUSABLE
     return 0 if all(map(_is_stable, results)) else FINDINGS
@@ -280,14 +285,6 @@ def _summary(results: Sequence[dict[str, Any]], skipped: Sequence[dict[str, str]
     return f"{plural(len(results), 'archive')}: {listed}; {len(skipped):,} not checked"
 
 
-# The first record of an archive of torch, as its zip header names it.
-_FIRST_RECORD = re.compile(
-    rb"PK\x03\x04.{26}[^/]+/(?:data/|models/|data\.pkl|code/|constants|extra/|version|byteorder|\.)",
-    re.DOTALL,
-)
-_HEAD_BYTES = 512
-
-
 def files_below(folder: str) -> Iterator[str]:
     """Yield the files below a folder, in the order of names; links are not followed.
 
@@ -315,9 +312,6 @@ def reason_to_skip(path: str) -> str | None:
             found = format_named(archive.kind)
             return None if found.is_saved_again else found.what_it_is
     except ArchiveError as error:
-        with Path(path).open("rb") as file:
-            head = file.read(_HEAD_BYTES)
-        begins_like_one = _FIRST_RECORD.match(head) or format_beginning(head)
-        return None if begins_like_one else error.message
+        return None if begins_like_an_archive(path) else error.message
     except OSError:
         return None

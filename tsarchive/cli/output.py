@@ -374,6 +374,13 @@ def labelled(document: Any, schema: str | None = None) -> dict[str, Any]:
     return {"schema": f"tsarchive.{name}", "version": JSON_VERSION, **as_json(document)}
 
 
+def print_json_line(document: Any) -> None:
+    """Print a document in one line, at once."""
+    import json
+
+    _print(json.dumps(as_json(document), allow_nan=False) + "\n")
+
+
 def print_foreign_json(document: Any) -> None:
     """Print a document whose form is that of another project, such as SARIF."""
     import json

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from fnmatch import fnmatchcase
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -18,10 +19,10 @@ from .command import (
     Command,
     OutputPath,
     chosen_model,
-    file_argument,
     json_option,
     model_option,
 )
+from .many import Found, files_argument, is_folder, jsonl_option, look_at
 from .options import remote_limit_options
 from .output import print_json, progress_of, say, show, table
 
@@ -38,7 +39,7 @@ _ORDERS: dict[str, Callable[[Named], Any]] = {
 
 
 @click.command(cls=Command)
-@file_argument
+@files_argument
 @click.option(
     "--sort",
     type=click.Choice([*_ORDERS]),
@@ -55,8 +56,9 @@ _ORDERS: dict[str, Callable[[Named], Any]] = {
 @model_option
 @remote_limit_options
 @json_option
+@jsonl_option
 def command(
-    file: str,
+    files: tuple[str, ...],
     *,
     sort: str | None,
     match: str | None,
@@ -64,6 +66,7 @@ def command(
     force: bool,
     model: str | None,
     as_json: bool,
+    as_lines: bool,
 ) -> int:
     """List the tensors in a file.
 
@@ -82,6 +85,7 @@ def command(
     Examples:
       tsarchive tensors model.pt --sort size
       tsarchive tensors model.pt --match '*.weight'
+      tsarchive tensors models --jsonl
       tsarchive tensors half.pt --salvage rest.safetensors
     """
     if salvage is not None:
@@ -91,23 +95,28 @@ def command(
             )
         if not salvage.endswith(_SUFFIX):
             raise click.UsageError(f"--salvage writes safetensors: name the file *{_SUFFIX}.")
-        return _salvage(file, salvage, force=force, as_json=as_json)
+        if len(files) > 1 or is_folder(files[0]) or as_lines:
+            raise click.UsageError("--salvage saves what one file has: give one, without --jsonl.")
+        return _salvage(files[0], salvage, force=force, as_json=as_json)
     if force:
         raise click.UsageError("--force belongs to --salvage.")
+    look = partial(_look, sort=sort, match=match, model=model)
+    return look_at(files, look, as_json=as_json, as_lines=as_lines, layout="titled")
+
+
+def _look(file: str, *, sort: str | None, match: str | None, model: str | None) -> Found:
     with tsarchive.open(file) as archive:
         found = list(chosen_model(archive, model).tensors.items())
     if match is not None:
         found = [named for named in found if fnmatchcase(named[0], match)]
     if sort is not None:
         found.sort(key=_ORDERS[sort])
-    if as_json:
-        rows = [tensor_document(name, info) for name, info in found]
-        print_json({"file": file, "tensors": rows, "total": totals_of(info for _, info in found)})
-    elif match is not None and not found:
-        say(f"no tensor has a name that fits {match}")
-    else:
-        _show(found)
-    return 0
+    return Found(lambda: _document(file, found), lambda: _show(found, match))
+
+
+def _document(file: str, found: Sequence[Named]) -> dict[str, Any]:
+    rows = [tensor_document(name, info) for name, info in found]
+    return {"file": file, "tensors": rows, "total": totals_of(info for _, info in found)}
 
 
 def _salvage(file: str, out: str, *, force: bool, as_json: bool) -> int:
@@ -140,7 +149,10 @@ def _show_salvage(file: str, out: str, report: SalvageReport) -> None:
         say("the file has no checksums: whether elements have been changed is not known")
 
 
-def _show(found: list[Named]) -> None:
+def _show(found: Sequence[Named], match: str | None) -> None:
+    if match is not None and not found:
+        say(f"no tensor has a name that fits {match}")
+        return
     headings = ("name", "dtype", "shape", "bytes", "record", "device", "role")
     rows = table(*headings, right=("bytes",), whole=("name",))
     for name, info in found:

@@ -11,16 +11,17 @@ import tsarchive
 from tsarchive.describing.contents import level_below, module_totals, tree_document
 from tsarchive.describing.text import plural, size, visible
 
-from .command import Command, chosen_model, file_argument, json_option, model_option
+from .command import Command, chosen_model, json_option, model_option
+from .many import Found, files_argument, jsonl_option, look_at
 from .options import remote_limit_options
-from .output import drawn, print_json, show, styled
+from .output import drawn, show, styled
 
 if TYPE_CHECKING:
     from tsarchive import ModuleInfo
 
 
 @click.command(cls=Command)
-@file_argument
+@files_argument
 @click.option(
     "--depth", type=click.IntRange(min=0), metavar="N", help="Show N levels below the root."
 )
@@ -28,7 +29,16 @@ if TYPE_CHECKING:
 @model_option
 @remote_limit_options
 @json_option
-def command(file: str, *, depth: int | None, typed: bool, model: str | None, as_json: bool) -> None:
+@jsonl_option
+def command(
+    files: tuple[str, ...],
+    *,
+    depth: int | None,
+    typed: bool,
+    model: str | None,
+    as_json: bool,
+    as_lines: bool,
+) -> int:
     """Show the modules of a file as a tree.
 
     Each with its class, its size and its methods. Sizes count the module and everything below
@@ -42,13 +52,17 @@ def command(file: str, *, depth: int | None, typed: bool, model: str | None, as_
       tsarchive tree model.pt --depth 1
       tsarchive tree model.pt --signatures
     """
-    with tsarchive.open(file) as opened:
-        archive = chosen_model(opened, model)
-        root = archive.view.signed_tree() if typed else archive.tree()
-    if as_json:
-        print_json({"file": file, "root": tree_document(root, depth)})
-    else:
-        show(_lines(root, depth))
+
+    def look(file: str) -> Found:
+        with tsarchive.open(file) as opened:
+            archive = chosen_model(opened, model)
+            root = archive.view.signed_tree() if typed else archive.tree()
+        return Found(
+            lambda: {"file": file, "root": tree_document(root, depth)},
+            lambda: show(_lines(root, depth)),
+        )
+
+    return look_at(files, look, as_json=as_json, as_lines=as_lines, layout="titled")
 
 
 def _lines(root: ModuleInfo, depth: int | None) -> Iterator[str]:

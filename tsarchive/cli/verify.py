@@ -13,8 +13,9 @@ from tsarchive.describing.text import plural, size
 from tsarchive.errors import place_text
 from tsarchive.remote import is_url
 
-from .command import FINDINGS, Command, file_argument, json_option
-from .output import STYLES, print_json, progress, say
+from .command import FINDINGS, Command, json_option
+from .many import Found, files_argument, jsonl_option, look_at
+from .output import STYLES, progress, say
 
 if TYPE_CHECKING:
     from tsarchive import VerifyReport
@@ -34,9 +35,10 @@ _BAR_FROM: Final = 1 << 24
 
 
 @click.command(cls=Command)
-@file_argument
+@files_argument
 @json_option
-def command(file: str, *, as_json: bool) -> int:
+@jsonl_option
+def command(files: tuple[str, ...], *, as_json: bool, as_lines: bool) -> int:
     """Check that a file is whole, and what it claims to be.
 
     Looks at the zip container, the set of records, all pickles, tensors and code. Runs nothing
@@ -53,13 +55,19 @@ def command(file: str, *, as_json: bool) -> int:
     Examples:
       tsarchive verify model.pt
       tsarchive verify model.pt --json
+      tsarchive verify models --jsonl
     """
-    found = _verified(file, has_bar=not as_json)
-    if as_json:
-        print_json({"file": file, "verdict": found.verdict, "ok": found.ok, **asdict(found)})
-    else:
-        _show(file, found)
-    return 0 if found.ok else FINDINGS
+    has_bar = len(files) == 1 and not (as_json or as_lines)
+
+    def look(file: str) -> Found:
+        found = _verified(file, has_bar=has_bar)
+        return Found(
+            lambda: {"file": file, "verdict": found.verdict, "ok": found.ok, **asdict(found)},
+            lambda: _show(file, found),
+            0 if found.ok else FINDINGS,
+        )
+
+    return look_at(files, look, as_json=as_json, as_lines=as_lines)
 
 
 def _verified(file: str, *, has_bar: bool) -> VerifyReport:

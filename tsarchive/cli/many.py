@@ -1,0 +1,230 @@
+"""Commands that look at several files and folders: one file after the other, and a summary."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import chain
+from pathlib import Path
+from typing import Any, Final, Literal, NamedTuple, TypeAlias
+
+import click
+
+from tsarchive.describing.text import plural
+from tsarchive.errors import ArchiveError, CallError
+from tsarchive.formats.registry import format_beginning
+from tsarchive.remote import is_url
+
+from .command import FINDINGS, UNUSABLE, FilePath, describe, report
+from .output import labelled, print_json, print_json_line, progress, say
+
+files_argument = click.argument(
+    "files", nargs=-1, required=True, type=FilePath(), metavar="FILE..."
+)
+jsonl_option = click.option(
+    "--jsonl", "as_lines", is_flag=True, help="Print one JSON document a line, for each file."
+)
+
+# The first record of an archive of torch, as its zip header names it.
+_FIRST_RECORD: Final = re.compile(
+    rb"PK\x03\x04.{26}[^/]+/(?:data/|models/|data\.pkl|code/|constants|extra/|version|byteorder|\.)",
+    re.DOTALL,
+)
+_HEAD_BYTES: Final = 512
+
+
+class Found(NamedTuple):
+    """What a command tells of one file: makes a document of it, shows it, and its exit code."""
+
+    document: Callable[[], Any]
+    show: Callable[[], None]
+    code: int = 0
+
+
+Look: TypeAlias = Callable[[str], Found]
+Layout: TypeAlias = Literal["lines", "blocks", "titled"]
+"""How text about several files is set apart: not at all, by empty lines, or also by their names."""
+
+
+class Wanted(NamedTuple):
+    """A file to look at, which was named or stands in a folder that was."""
+
+    path: str
+    is_named: bool = True
+
+
+def is_folder(path: str) -> bool:
+    """Return whether a path or URL stands for what is below it."""
+    return path.endswith("/") if is_url(path) else os.path.isdir(path)
+
+
+def wanted(files: Sequence[str]) -> list[Wanted]:
+    """Return the files, and for folders those below that are named like models, in order.
+
+    Raises OSError for a folder that cannot be listed, CallError where there is no file at all.
+    """
+    every = [*chain.from_iterable(map(_files_of, files))]
+    if not every:
+        hint = "Name the files, or a folder that has files such as net.pt, net.pt2 or net.pte"
+        raise CallError(f"{', '.join(files)}: no file below is named like a model", hint=hint)
+    return every
+
+
+def _files_of(file: str) -> Iterator[Wanted]:
+    if not is_folder(file):
+        yield Wanted(file)
+        return
+    from tsarchive.surveying.listing import SIGNATURES, listed
+
+    for path in sorted(each.place for each in listed(file)):
+        if not path.endswith(SIGNATURES):
+            yield Wanted(path, is_named=False)
+
+
+def begins_like_an_archive(path: str) -> bool:
+    """Return whether a file on this machine has the first bytes of an archive or a program."""
+    with Path(path).open("rb") as file:
+        head = file.read(_HEAD_BYTES)
+    return bool(_FIRST_RECORD.match(head) or format_beginning(head))
+
+
+def is_left_out(file: Wanted, error: Exception) -> bool:
+    """Return whether an error says no more than that a file in a folder is no archive."""
+    is_other = isinstance(error, ArchiveError) and not (file.is_named or is_url(file.path))
+    return is_other and not begins_like_an_archive(file.path)
+
+
+@dataclass(slots=True)
+class Tally:
+    """How many files came to what."""
+
+    counts: Counter[str] = field(default_factory=Counter)
+
+    def note(self, outcome: Literal["fine", "with findings", "not read", "skipped"]) -> None:
+        self.counts[outcome] += 1
+
+    def summary(self) -> str:
+        """Return ``3 files: 2 fine, 0 with findings, 1 not read; 5 skipped``."""
+        counts = self.counts
+        told = ", ".join(
+            f"{counts[name]:,} {name}" for name in ("fine", "with findings", "not read")
+        )
+        skipped = f"; {counts['skipped']:,} skipped" if counts["skipped"] else ""
+        return f"{plural(counts.total() - counts['skipped'], 'file')}: {told}{skipped}"
+
+    def exit_code(self) -> int:
+        if self.counts["not read"] or self.counts.total() == self.counts["skipped"]:
+            return UNUSABLE
+        return FINDINGS if self.counts["with findings"] else 0
+
+
+def look_at(
+    files: Sequence[str], look: Look, *, as_json: bool, as_lines: bool, layout: Layout = "lines"
+) -> int:
+    """Print what ``look`` finds of each file, and return the exit code.
+
+    One file is printed as it is, and errors of it raised. Of several, errors are reported and the
+    others go on, and a line on stderr sums up.
+    """
+    require_one_form(as_json=as_json, as_lines=as_lines)
+    if len(files) == 1 and not as_lines and not is_folder(files[0]):
+        found = look(files[0])
+        print_json(found.document()) if as_json else found.show()
+        return found.code
+    sink = _Documents() if as_json else _Lines() if as_lines else _Text(layout)
+    tally = Tally()
+    every = wanted(files)
+    with progress(len(every)) as step:
+        for file in every:
+            step(file.path)
+            _look_at_one(file, look, sink, tally)
+    sink.end(tally)
+    return tally.exit_code()
+
+
+def require_one_form(*, as_json: bool, as_lines: bool) -> None:
+    if as_json and as_lines:
+        raise click.UsageError("--json and --jsonl are two forms of one output: give one.")
+
+
+def _look_at_one(file: Wanted, look: Look, sink: _Sink, tally: Tally) -> None:
+    try:
+        found = look(file.path)
+    except (ArchiveError, OSError) as error:
+        if is_left_out(file, error):
+            tally.note("skipped")
+            sink.skip(file.path, error)
+        else:
+            tally.note("not read")
+            sink.fail(file.path, error)
+    else:
+        tally.note("with findings" if found.code else "fine")
+        sink.add(file.path, found)
+
+
+class _Sink:
+    """Where results go."""
+
+    def add(self, path: str, found: Found) -> None:
+        """Take what was found of a file."""
+
+    def fail(self, path: str, error: Exception) -> None:
+        """Take why a file could not be read."""
+
+    def skip(self, path: str, error: Exception) -> None:
+        """Take why a file was passed over."""
+
+    def end(self, tally: Tally) -> None:
+        say(tally.summary(), stderr=True)
+
+
+class _Text(_Sink):
+    def __init__(self, layout: Layout) -> None:
+        self._layout = layout
+        self._is_first = True
+
+    def add(self, path: str, found: Found) -> None:
+        if self._layout != "lines" and not self._is_first:
+            say("")
+        self._is_first = False
+        if self._layout == "titled":
+            say(path, "bold")
+        found.show()
+
+    def fail(self, path: str, error: Exception) -> None:
+        report(describe(error), as_json=False, file=path)
+
+
+def _failed(path: str, error: Exception) -> dict[str, Any]:
+    return labelled({"error": {**describe(error), "file": path}}, "error")
+
+
+class _Lines(_Sink):
+    def add(self, path: str, found: Found) -> None:
+        print_json_line(labelled(found.document()))
+
+    def fail(self, path: str, error: Exception) -> None:
+        print_json_line(_failed(path, error))
+
+
+class _Documents(_Sink):
+    """Gathers what is one document in the end."""
+
+    def __init__(self) -> None:
+        self._files: list[Any] = []
+        self._skipped: list[dict[str, str]] = []
+
+    def add(self, path: str, found: Found) -> None:
+        self._files.append(labelled(found.document()))
+
+    def fail(self, path: str, error: Exception) -> None:
+        self._files.append(_failed(path, error))
+
+    def skip(self, path: str, error: Exception) -> None:
+        self._skipped.append({"file": path, "reason": str(error)})
+
+    def end(self, tally: Tally) -> None:
+        print_json({"files": self._files, "skipped": self._skipped}, "files")
