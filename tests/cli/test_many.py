@@ -7,6 +7,7 @@ import shutil
 
 import pytest
 
+import tsarchive
 from tests.support.archives import ARCHIVES, ROOT
 from tests.support.command_line import document, documented_keys, error, run
 
@@ -172,3 +173,16 @@ def test_jitter_takes_folders(folder):
     assert shown.exit_code == 0
     assert shown.stdout == run("jitter", "--all", "models").stdout
     assert document("jitter", "models") == document("jitter", "--all", "models")
+
+
+def test_a_defect_does_not_stop_the_others(folder, monkeypatch):
+    real = tsarchive.audit
+
+    def audit(file, **options):
+        return 1 / 0 if file.endswith("b.pt") else real(file, **options)
+
+    monkeypatch.setattr(tsarchive, "audit", audit)
+    done = run("audit", "models")
+    assert done.exit_code == 3
+    assert "error: models/b.pt: unexpected ZeroDivisionError" in done.stderr
+    assert done.stderr.endswith("3 files: 2 fine, 0 with findings, 1 not read\n")

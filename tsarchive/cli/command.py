@@ -284,9 +284,14 @@ def interrupted(ctx: click.Context) -> NoReturn:
     ctx.exit(INTERRUPTED)
 
 
-def _end(ctx: click.Context, error: Exception) -> NoReturn:
+def code_of(error: Exception) -> int:
+    """Return the exit code for an error: whether it is of the input or a defect of tsarchive."""
     known = isinstance(error, (ArchiveError, OSError, click.ClickException))
-    code = UNUSABLE if known or is_without_torch(error) else DEFECT
+    return UNUSABLE if known or is_without_torch(error) else DEFECT
+
+
+def _end(ctx: click.Context, error: Exception) -> NoReturn:
+    code = code_of(error)
     if ctx.obj:
         import traceback
 

@@ -138,25 +138,35 @@ def _each(
     """Yield a row for each file that is not left out; errors are reported if ``is_told``."""
     with progress_of(*(file.path for file in files)) as step:
         for file in files:
-            row = _row(read, file, weights=weights, step=step)
+            row = _row(read, file, tally, weights=weights, step=step)
             if row is None:
-                tally.note("skipped")
                 continue
-            tally.note("fine" if row.error is None else "not read")
             if row.error is not None and is_told:
                 report(row.error, as_json=False, file=file.path)
             yield row
 
 
 def _row(
-    read: Callable[..., _Row], file: Wanted, *, weights: bool, step: Callable[[str], None]
+    read: Callable[..., _Row],
+    file: Wanted,
+    tally: Tally,
+    *,
+    weights: bool,
+    step: Callable[[str], None],
 ) -> _Row | None:
+    """Return the row of a file, None where it is left out; the tally takes note."""
     path = file.path
     step(path)
     try:
-        return read(path, weights=weights, step=lambda name: step(f"{path}: {name}"))
+        row = read(path, weights=weights, step=lambda name: step(f"{path}: {name}"))
     except (ArchiveError, OSError) as error:
-        return None if is_left_out(file, error) else _Row(path, error=describe(error))
+        if is_left_out(file, error):
+            tally.note("skipped")
+            return None
+        tally.fail(error)
+        return _Row(path, error=describe(error))
+    tally.note("fine")
+    return row
 
 
 def _read(file: str, **options: Any) -> _Row:

@@ -6,6 +6,7 @@ import os
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
@@ -17,9 +18,10 @@ from tsarchive.describing.text import plural
 from tsarchive.errors import ArchiveError, CallError
 from tsarchive.formats.registry import format_beginning
 from tsarchive.remote import is_url
+from tsarchive.steps import no_step
 
-from .command import FINDINGS, UNUSABLE, FilePath, describe, report
-from .output import labelled, print_json, print_json_line, progress, say
+from .command import FINDINGS, UNUSABLE, FilePath, code_of, describe, report
+from .output import labelled, own_stream, print_json, print_json_line, progress, say
 
 files_argument = click.argument(
     "files", nargs=-1, required=True, type=FilePath(), metavar="FILE..."
@@ -99,12 +101,17 @@ def is_left_out(file: Wanted, error: Exception) -> bool:
 
 @dataclass(slots=True)
 class Tally:
-    """How many files came to what."""
+    """How many files came to what; ``worst`` is the gravest exit code of errors."""
 
     counts: Counter[str] = field(default_factory=Counter)
+    worst: int = 0
 
-    def note(self, outcome: Literal["fine", "with findings", "not read", "skipped"]) -> None:
+    def note(self, outcome: Literal["fine", "with findings", "skipped"]) -> None:
         self.counts[outcome] += 1
+
+    def fail(self, error: Exception) -> None:
+        self.counts["not read"] += 1
+        self.worst = max(self.worst, code_of(error))
 
     def summary(self) -> str:
         """Return ``3 files: 2 fine, 0 with findings, 1 not read; 5 skipped``."""
@@ -116,8 +123,8 @@ class Tally:
         return f"{plural(counts.total() - counts['skipped'], 'file')}: {told}{skipped}"
 
     def exit_code(self) -> int:
-        if self.counts["not read"] or self.counts.total() == self.counts["skipped"]:
-            return UNUSABLE
+        if self.worst or self.counts.total() == self.counts["skipped"]:
+            return self.worst or UNUSABLE
         return FINDINGS if self.counts["with findings"] else 0
 
 
@@ -137,12 +144,18 @@ def look_at(
     sink = _Documents() if as_json else _Lines() if as_lines else _Text(layout)
     tally = Tally()
     every = wanted(files)
-    with progress(len(every)) as step:
+    with nullcontext(no_step) if _shows_as_it_goes(sink) else progress(len(every)) as step:
         for file in every:
             step(file.path)
             _look_at_one(file, look, sink, tally)
     sink.end(tally)
     return tally.exit_code()
+
+
+def _shows_as_it_goes(sink: _Sink) -> bool:
+    """Return whether results appear on a terminal, where a bar would stand among them."""
+    stream = own_stream()
+    return not isinstance(sink, _Documents) and stream is not None and stream.isatty()
 
 
 def require_one_form(*, as_json: bool, as_lines: bool) -> None:
@@ -153,12 +166,12 @@ def require_one_form(*, as_json: bool, as_lines: bool) -> None:
 def _look_at_one(file: Wanted, look: Look, sink: _Sink, tally: Tally) -> None:
     try:
         found = look(file.path)
-    except (ArchiveError, OSError) as error:
+    except Exception as error:  # also a defect: the other files are looked at all the same
         if is_left_out(file, error):
             tally.note("skipped")
             sink.skip(file.path, error)
         else:
-            tally.note("not read")
+            tally.fail(error)
             sink.fail(file.path, error)
     else:
         tally.note("with findings" if found.code else "fine")
