@@ -23,7 +23,7 @@ from tsarchive.formats.reading import Reading
 from tsarchive.formats.registry import format_of, opened_source
 from tsarchive.garbage import not_collecting
 from tsarchive.renaming import renamed
-from tsarchive.steps import Step, no_step
+from tsarchive.steps import Measured, Step, no_step
 
 if TYPE_CHECKING:
     import torch
@@ -201,12 +201,13 @@ def _digests(
     reading.require_bounded(tensors.values())
     found: dict[str, str] = {}
     each = {id(tensor): tensor for tensor in tensors.values()}
+    measured = Measured(step, sum(tensor.elements.nbytes for tensor in tensors.values()))
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         waiting = {key: pool.submit(tensor_digest, tensor, reading) for key, tensor in each.items()}
         try:
             for name, tensor in tensors.items():
                 found[name] = waiting[id(tensor)].result()
-                step(name)
+                measured.add(name, tensor.elements.nbytes)
         except BaseException:
             pool.shutdown(cancel_futures=True)
             raise

@@ -31,7 +31,7 @@ from tsarchive.formats.safetensors import DTYPES, RAW, Tensor, write_safetensors
 from tsarchive.garbage import not_collecting
 from tsarchive.remote import is_url, located
 from tsarchive.reports import Report
-from tsarchive.steps import Step, no_step
+from tsarchive.steps import Measured, Step, no_step
 
 if TYPE_CHECKING:
     from tsarchive.describing.contents import TensorInfo
@@ -169,7 +169,7 @@ def salvage(
         metadata = _metadata(report.saved)
         target: Any = nullcontext(out) if path is None else replacing(path)
         with target as stream:
-            write_safetensors(stream, [_told(tensor, step) for tensor in tensors], metadata)
+            write_safetensors(stream, _told(tensors, step), metadata)
     return report
 
 
@@ -192,12 +192,15 @@ def _nothing(lost: Sequence[LostTensor]) -> FormatError:
     return FormatError(f"{problem}: nothing can be saved", hint=AGAIN)
 
 
-def _told(tensor: Tensor, step: Step) -> Tensor:
-    def pieces() -> Iterator[Any]:
-        step(tensor.name)
-        yield from tensor.pieces()
+def _told(tensors: Sequence[Tensor], step: Step) -> list[Tensor]:
+    """Return tensors that tell when their elements have been read."""
+    measured = Measured(step, sum(tensor.nbytes for tensor in tensors))
 
-    return tensor._replace(pieces=pieces)
+    def pieces(tensor: Tensor) -> Iterator[Any]:
+        yield from tensor.pieces()
+        measured.add(tensor.name, tensor.nbytes)
+
+    return [tensor._replace(pieces=partial(pieces, tensor)) for tensor in tensors]
 
 
 def _metadata(saved: Sequence[SavedTensor]) -> dict[str, str]:

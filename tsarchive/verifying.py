@@ -21,7 +21,7 @@ from tsarchive.formats.base import FileFormat, known_totals
 from tsarchive.formats.registry import damage_of, file_format, get_ahead, weights_of, zip_format
 from tsarchive.formats.requests import Verdict, VerifyReport
 from tsarchive.garbage import rarely_collecting
-from tsarchive.steps import Step, no_step
+from tsarchive.steps import Step, no_step, under
 
 __all__ = ["STEPS", "Verdict", "VerifyReport", "verify"]
 
@@ -44,7 +44,8 @@ def verify(f: str | os.PathLike[str] | BinaryIO, *, step: Step | None = None) ->
     checked, of files of ExecuTorch all tables, methods and segments, of archives of ``torch.save``
     and ``torch.package`` the container alone, and the report says so.
 
-    ``step`` is called with the name of each part before it is looked at, one of ``STEPS``.
+    ``step`` is called with the name of each part before it is looked at, one of ``STEPS``, and with
+    ``container: NAME`` when a record has been read.
 
     All of a file is read; of one elsewhere, in few large ranges, one after another.
 
@@ -82,7 +83,7 @@ def verify_source(opened: Source, step: Step = no_step) -> VerifyReport:
         findings.add([broken(damage.rule, damage.message, None, damage.hint, damage.offset)])
         report = VerifyReport(None, None, size, 0, None, 0, findings.ordered())
         return _with_extent(report, damage.extent)
-    with survey(opened, weights_of) as found:
+    with survey(opened, weights_of, under(STEPS[0], step)) as found:
         findings.add(_of_container(found))
         if found.container is None:
             return VerifyReport(None, None, 0, 0, None, 0, findings.ordered())

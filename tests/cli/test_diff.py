@@ -92,7 +92,6 @@ def test_control_characters_are_escaped(tmp_path):
 
 def test_progress_of_large_files_is_shown(monkeypatch):
     told: list[str] = []
-    monkeypatch.setattr("tsarchive.cli.output._BAR_FROM", 0)
     monkeypatch.setattr("tsarchive.cli.output.progress", lambda steps: nullcontext(told.append))
     assert run("diff", VIEWS, VIEWS).exit_code == 0
     assert told

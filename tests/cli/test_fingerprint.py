@@ -240,7 +240,6 @@ def test_no_file_is_a_mistake():
 def test_large_files_are_told_of_meanwhile(monkeypatch):
     """A bar is drawn on terminals alone; what is printed stays the same."""
     told: list[str] = []
-    monkeypatch.setattr("tsarchive.cli.output._BAR_FROM", 0)
     monkeypatch.setattr("tsarchive.cli.output.progress", lambda steps: nullcontext(told.append))
     assert run("fingerprint", VIEWS).stdout == f"{tsarchive.fingerprint(VIEWS).model}  {VIEWS}\n"
     names = tsarchive.fingerprint(VIEWS).tensors

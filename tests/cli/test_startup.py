@@ -92,7 +92,9 @@ def test_lists_import_no_command(args, env, tmp_path):
     assert done.returncode == 0
     assert all(name in done.stdout for name in LISTED)
     assert set(done.stderr.split()) == {
-        "tsarchive", "tsarchive.cli", "tsarchive.cli.output", "tsarchive.describing",
+        "tsarchive", "tsarchive.cli", "tsarchive.cli.help", "tsarchive.cli.lines",
+        "tsarchive.cli.output",
+        "tsarchive.describing",
         "tsarchive.describing.text", "tsarchive.errors", "tsarchive.garbage",
         "tsarchive.lazy_members",
     }  # fmt: skip

@@ -7,7 +7,8 @@ import sys
 
 import pytest
 
-from tsarchive.cli.output import Column, Table, cells, drawn, folded, say, show, styled
+from tsarchive.cli.lines import cells, drawn, folded, hanging
+from tsarchive.cli.output import Column, Table, flowing, say, show, styled
 
 LABELLED = (Column("name", style="bold"), Column("bytes", is_right=True), Column("what"))
 
@@ -75,6 +76,69 @@ def test_folding(text, limit, pieces):
     assert folded(text, limit) == pieces
 
 
+@pytest.mark.parametrize(
+    ("text", "limit", "expected"),
+    [
+        ("error: it is cut short", 14, ["error: it is", "  cut short"]),
+        ("  hint:  copy it again", 20, ["  hint:  copy it", "         again"]),
+        ("  hint:  copy it again", 14, ["  hint:  copy", "    it again"]),
+        ("operators:  add 1, mul 2", 20, ["operators:  add 1,", "            mul 2"]),
+        ("    in a block of code", 14, ["    in a block", "      of code"]),
+        ("see layers.0.weight now", 12, ["see", "  layers.0.weight", "  now"]),
+        ("  from:  /home/of/somebody.py:3 x", 20,
+         ["  from:  /home/of/somebody.py:3", "         x"]),
+        ("                    deep down", 12, ["                    deep", " " * 22 + "down"]),
+        ("short", 12, ["short"]),
+        ("", 12, [""]),
+    ],
+)  # fmt: skip
+def test_lines_hang_below_what_they_are_about(text, limit, expected):
+    assert hanging(text, limit) == expected
+
+
+@pytest.mark.parametrize(
+    ("word", "limit", "pieces"),
+    [
+        ("code/__torch__/models.py", 16, ["code/__torch__/", "models.py"]),
+        ("a/bcdefghijkl", 8, ["a/bcdefg", "hijkl"]),
+        ("torch.nn.Linear", 9, ["torch.nn.", "Linear"]),
+    ],
+)
+def test_words_are_cut_behind_punctuation(word, limit, pieces):
+    assert folded(word, limit) == pieces
+
+
+def test_parts_flow_with_their_styles(monkeypatch):
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    parts = [("name", "bold"), ("a.Class", ""), ("forward, backward", "dim")]
+    assert flowing(parts, 14) == [
+        "\x1b[1mname\x1b[0m  a.Class", "\x1b[2mforward,\x1b[0m", "\x1b[2mbackward\x1b[0m",
+    ]  # fmt: skip
+
+
+NAMED = (Column("kind"), Column("name", is_whole=True), Column("bytes", is_right=True))
+
+
+@pytest.mark.parametrize(
+    ("columns", "expected"),
+    [
+        (40, ["kind    name              bytes", "─" * 31, "float   layers.0.weight   1,024"]),
+        (24, ["name", "  kind   bytes", "─" * 14, "layers.0.weight", "  float  1,024"]),
+    ],
+)
+def test_names_have_lines_of_their_own_where_columns_have_no_room(columns, expected, monkeypatch):
+    monkeypatch.setenv("COLUMNS", str(columns))
+    assert table(("float", "layers.0.weight", "1,024"), columns=NAMED) == expected
+
+
+def test_words_and_figures_stay_whole_while_texts_can_give_way(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "40")
+    columns = (Column("role"), Column("bytes", is_right=True), Column("why"))
+    shown = table(("a plain attribute", "12,345,678", "it is " * 9), columns=columns)
+    assert max(map(cells, shown)) <= 40
+    assert all(any(word in line for line in shown) for word in ("attribute", "12,345,678"))
+
+
 @pytest.mark.parametrize("columns", [30, 40, 60, 200])
 def test_the_widest_column_gives_way_on_a_terminal(columns, monkeypatch):
     row = ("layers.0.weight" * 3, "1,024", "what it is, in some words")
@@ -97,7 +161,7 @@ def test_no_column_vanishes(monkeypatch):
     [
         ({}, "x"),
         ({"FORCE_COLOR": ""}, "x"),
-        ({"FORCE_COLOR": "1"}, "\x1b[31m\x1b[1mx\x1b[0m"),
+        ({"FORCE_COLOR": "1"}, "\x1b[38;5;160m\x1b[1mx\x1b[0m"),
         ({"FORCE_COLOR": "1", "NO_COLOR": "1"}, "\x1b[1mx\x1b[0m"),
         ({"FORCE_COLOR": "1", "TERM": "dumb"}, "x"),
     ],

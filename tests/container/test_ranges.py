@@ -22,6 +22,7 @@ from tsarchive.container.caps import MAX_COPIED_BYTES
 from tsarchive.container.opening import open_source
 from tsarchive.container.ranges import RangedSource
 from tsarchive.container.source import PartOfSource, Span
+from tsarchive.container.traffic import watched_by
 from tsarchive.errors import FormatError, LimitError, RemoteError
 from tsarchive.remote.ranges import Tail
 
@@ -52,6 +53,21 @@ class TestPieces:
         assert (source.size, source.is_elsewhere, source.is_sparing) == (len(DATA), True, True)
         assert source.piece(len(DATA) - TAIL, len(DATA)) == DATA[-TAIL:]
         assert ranges.asked == [(len(DATA) - TAIL, len(DATA))]
+
+    def test_who_watches_is_told_of_each_part(self, monkeypatch):
+        monkeypatch.setattr("tsarchive.container.ranges._COPIED_BYTES", MIB)
+        ranges = CountedRanges(DATA)
+        source = RangedSource(ranges)
+        told: list[str] = []
+        with watched_by(told.append):
+            source.prefetch([Span(0, 10), Span(MIB // 2, 2 * MIB)])
+        source.fetch_all()
+        assert source.piece(0, len(DATA)) == DATA
+        assert len(set(told)) == 1
+        assert [step.share for step in told] == [TAIL / (4 * MIB), (TAIL + MIB) / (4 * MIB)]
+        parts = [(0, 10), (MIB // 2, MIB * 3 // 2 - 10), (MIB * 3 // 2 - 10, 2 * MIB)]
+        assert ranges.asked[1:4] == parts
+        assert source.traffic == Traffic(len(ranges.asked), len(DATA))
 
     def test_a_small_file_is_not_elsewhere_any_more(self):
         ranges = CountedRanges(DATA[:1000])

@@ -186,7 +186,7 @@ def test_no_credentials_in_output(protected, tmp_path, command):
 
 
 def test_no_credentials_in_usage_errors(protected):
-    for args in (["info", "--nothing", protected], ["info", protected, protected],
+    for args in (["info", "--nothing", protected], ["stub", protected, protected],
                  ["report", protected, "-o", "-", "--against=" + protected],
                  ["convert", protected, "x.nothing"], ["nothing", protected]):  # fmt: skip
         found = CliRunner().invoke(main, args)

@@ -133,12 +133,17 @@ def test_what_is_no_file(wrong):
         tsarchive.verify(wrong)
 
 
-def test_steps_are_told():
-    steps = []
-    for path in (SEQUENTIAL, LEGACY[0]):
-        tsarchive.verify(path, step=steps.append)
-        assert sorted(steps) == sorted(STEPS)
-        steps.clear()
+@pytest.mark.parametrize("path", [SEQUENTIAL, LEGACY[0]], ids=["today", "legacy"])
+def test_steps_are_told(path):
+    told: list[str] = []
+    tsarchive.verify(path, step=told.append)
+    parts = [step for step in told if step in STEPS]
+    assert sorted(parts) == sorted(STEPS)
+    records = [step for step in told if step not in STEPS]
+    assert all(step.startswith("container: ") for step in records)
+    shares = [step.share for step in records]
+    assert shares == sorted(shares)
+    assert shares[-1:] == [1]
 
 
 def test_extra_files_and_recorded_inputs_are_notes():

@@ -42,6 +42,7 @@ from tsarchive.scanning.collecting import (
 )
 from tsarchive.scanning.pickle_names import Budgets
 from tsarchive.scanning.report import AuditReport, Payload
+from tsarchive.steps import Measured, Step, no_step
 from tsarchive.verifying import VerifyReport, verify_source
 
 from .programs import audit_program
@@ -57,6 +58,7 @@ def audit(
     *,
     weights: bool | None = None,
     verified: VerifyReport | None = None,
+    step: Step | None = None,
 ) -> AuditReport:
     """List what a file (a path or a binary file object) can do, and when.
 
@@ -68,7 +70,8 @@ def audit(
 
     With ``weights`` the data of tensors is read as well: its checksums are checked, and pickles and
     programs are looked for in it. Otherwise a finding tells what was left unread. None stands for
-    True where the file is on this machine, for False where it is elsewhere.
+    True where the file is on this machine, for False where it is elsewhere. ``step`` is called with
+    the name of each record of an archive when it has been looked into.
 
     Raises OSError when the file cannot be read, CallError when ``f`` is no file, FormatError
     when it has no end.
@@ -81,11 +84,13 @@ def audit(
             opened.expect_all()
         elif weights is not None:
             opened.is_sparing = True
-        return audit_source(opened, verified)
+        return audit_source(opened, verified, step or no_step)
 
 
 @rarely_collecting()
-def audit_source(source: Source, verified: VerifyReport | None = None) -> AuditReport:
+def audit_source(
+    source: Source, verified: VerifyReport | None = None, step: Step = no_step
+) -> AuditReport:
     """List what the bytes of a file can do, as :func:`audit` does.
 
     Where the source is sparing, the data of tensors is left unread.
@@ -97,7 +102,7 @@ def audit_source(source: Source, verified: VerifyReport | None = None) -> AuditR
     form = form_of(head, tail)
     kind = form.kind
     if form is ZIP or has_zip_end(tail):
-        kind = audit_zip(source, found, _DEPTH, verified)
+        kind = audit_zip(source, found, _DEPTH, verified, step)
     own = format_beginning(head)
     if own is not None:
         is_looked_into = _audit_own(source, own, found, verified)
@@ -167,7 +172,11 @@ _USES_PICKLE = re.compile(rb'"use_pickle"\s*:\s*true')
 
 
 def audit_zip(
-    source: Source, found: Collected, depth: int, verified: VerifyReport | None = None
+    source: Source,
+    found: Collected,
+    depth: int,
+    verified: VerifyReport | None = None,
+    step: Step = no_step,
 ) -> str:
     """Add what a zip archive holds, and return its kind; ``depth`` is that of archives inside."""
     found.findings.excuse(add_soundness(source, found, verified))
@@ -178,7 +187,7 @@ def audit_zip(
         return UNKNOWN_FORMAT.kind
     with container:
         archive = _Archive(container, found, depth)
-        archive.audit()
+        archive.audit(step)
         found.tensors = known_totals(Archive(container, archive.format))
     if archive.has_refused:
         salvage(_bytes_of(source, 0, _LONGEST_RECORD), found)
@@ -196,7 +205,7 @@ class _Archive:
         self.unpickled: set[str] = set()
         self.has_refused = False
 
-    def audit(self) -> None:
+    def audit(self, step: Step) -> None:
         code = dict(self._code())
         program = program_of(code, self.container)
         around = Surroundings(program.record_of, self.format.python_modules(self.roles))
@@ -205,6 +214,7 @@ class _Archive:
         left_out = self._left_out()
         self.container.prefetch(name for name in self.roles if name not in left_out)
         kept = {}
+        measured = Measured(step, sum(record.size for record in self.container.records.values()))
         for name, record in self.container.records.items():
             self.found.count(self.roles[name].audited, record.size, record.stored_size)
             if name in left_out:
@@ -212,6 +222,7 @@ class _Archive:
             data = code.get(name) or self._read(name)
             if name not in code:
                 self._record(name, data, around)
+            measured.add(name, record.size)
             if name in ("data.pkl", "constants.pkl", "attributes.pkl", BYTECODE):
                 kept[name] = data
         if code or BYTECODE in kept:

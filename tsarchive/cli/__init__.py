@@ -7,6 +7,9 @@ from __future__ import annotations
 
 import atexit
 import gc
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +17,7 @@ import click
 
 from tsarchive.garbage import not_collecting, rarely_collecting
 
+from .help import HelpContext
 from .output import guarded
 
 if TYPE_CHECKING:
@@ -73,20 +77,38 @@ class _List(click.Group):
         return click.Command(cmd_name, help=COMMANDS[cmd_name])
 
 
+@contextmanager
+def _ending() -> Iterator[None]:
+    """End the process for what is wrong with arguments and streams, and for Ctrl-C."""
+    try:
+        yield
+    except (click.UsageError, OSError, KeyboardInterrupt) as error:  # also while commands load
+        from .command import end
+
+        end(error)
+
+
 class _LazyGroup(click.Group):
     """Imports the module of a command when the command is asked for."""
 
-    def main(self, *args: Any, **extra: Any) -> Any:
-        with guarded(), rarely_collecting():
-            return super().main(*args, **extra)
+    context_class = HelpContext
 
-    def invoke(self, ctx: click.Context) -> Any:
+    def main(self, *args: Any, **extra: Any) -> Any:
         try:
-            return super().invoke(ctx)
-        except KeyboardInterrupt:  # also while a command is imported
+            with guarded(), rarely_collecting():
+                return super().main(*args, **extra)
+        except KeyboardInterrupt:
             from .command import interrupted
 
-            interrupted(ctx)
+            sys.exit(interrupted())
+
+    def make_context(self, *args: Any, **extra: Any) -> click.Context:
+        with _ending():
+            return super().make_context(*args, **extra)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        with _ending():
+            return super().invoke(ctx)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(COMMANDS)

@@ -20,6 +20,7 @@ from .output import STYLES, print_foreign_json, say
 if TYPE_CHECKING:
     from tsarchive import AuditReport, Finding
     from tsarchive.scanning.report import OperatorUse, Place, When
+    from tsarchive.steps import Step
 
 _MOMENTS: Final = {
     "load": "when it is loaded",
@@ -68,8 +69,8 @@ def command(
     if as_sarif:
         return _print_sarif(files, weights, is_alone=not (as_json or as_lines))
 
-    def look(file: str) -> Found:
-        report = tsarchive.audit(file, weights=weights)
+    def look(file: str, step: Step) -> Found:
+        report = tsarchive.audit(file, weights=weights, step=step)
         return Found(
             lambda: {"file": file, **document(report)},
             lambda: _show(file, report),

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import asdict
 from difflib import get_close_matches
 from textwrap import dedent
+from typing import TYPE_CHECKING
 
 import click
 
@@ -18,7 +19,19 @@ from tsarchive.formats.registry import format_named
 
 from .command import Command, chosen_model, file_argument, json_option, model_option
 from .options import remote_limit_options
-from .output import console, has_styles, print_json, print_source, show, table
+from .output import (
+    console,
+    has_styles,
+    print_json,
+    print_source,
+    rich_style,
+    say,
+    show,
+    table,
+)
+
+if TYPE_CHECKING:
+    from rich.syntax import SyntaxTheme
 
 _CANDIDATES_SHOWN = 10
 
@@ -140,7 +153,7 @@ def _document(found: Definition, only_list: bool) -> dict[str, object]:
 
 
 def _show_names(chosen: Iterable[Definition]) -> None:
-    names = table("kind", "name", "record", "line", right=("line",))
+    names = table("kind", "name", "record", "line", right=("line",), whole=("name",))
     for found in chosen:
         if found.kind != "record":
             names.add_row(found.kind, found.qualified_name, found.record, str(found.line))
@@ -156,8 +169,28 @@ def _joined(chosen: list[Definition]) -> str:
 def _highlight(chosen: Iterable[Definition]) -> None:
     from rich.syntax import Syntax
 
-    out, theme = console(), "ansi_dark"
+    out = console()
+    painter = Syntax("", "python", theme=_theme(), background_color="default")
     for found in chosen:
-        out.print(f"# {visible(found.record, keep='')}, line {found.line}", style="dim")
+        say(f"# {found.record}, line {found.line}", "dim", is_data=True)
         text = visible(dedent(found.text).rstrip("\n"), keep=LAYOUT)
-        out.print(Syntax(text, "python", theme=theme, background_color="default", word_wrap=True))
+        # The terminal breaks lines, so that they are whole where they are copied.
+        out.print(painter.highlight(text), soft_wrap=True, end="")
+
+
+def _theme() -> SyntaxTheme:
+    from pygments.token import (  # type: ignore[import-untyped]
+        Comment,
+        Keyword,
+        Literal,
+        Name,
+        Operator,
+    )
+    from rich.style import Style
+    from rich.syntax import ANSISyntaxTheme
+
+    styles = {
+        Comment: "dim", Keyword: "cyan", Operator.Word: "cyan", Literal.String: "green",
+        Literal.Number: "yellow", Name.Function: "bold", Name.Class: "bold",
+    }  # fmt: skip
+    return ANSISyntaxTheme({each: Style.parse(rich_style(s)) for each, s in styles.items()})

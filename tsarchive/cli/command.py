@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn, TypedDict, TypeVar
 import click
 
 from tsarchive.describing.text import in_commands, visible
-from tsarchive.errors import ArchiveError, UnknownOperatorError, place_text
+from tsarchive.errors import ArchiveError, FormatError, UnknownOperatorError, place_text
 from tsarchive.operators.registry import with_untried_torch
 from tsarchive.remote import located
 
+from .help import HelpContext
 from .output import code_apart, own_warnings_said, print_json, say
 
 if TYPE_CHECKING:
@@ -83,6 +84,8 @@ def describe(error: Exception) -> Failure:
         return error.facts
     if isinstance(error, ModelError):
         return {**failure(name, error.format_message(), error.hint), "origin": error.origin}
+    if isinstance(error, click.UsageError):
+        return failure(name, error.format_message(), _usage(error))
     if isinstance(error, click.ClickException):
         return failure(name, error.format_message())
     if isinstance(error, OSError):
@@ -96,14 +99,18 @@ def describe(error: Exception) -> Failure:
     return failure(name, f"unexpected {name}: {error}", with_untried_torch(hint))
 
 
+_FULL: Final = "Free some space, or name a place on another disk"
 # What to do about errors of the system.
 _ADVICE: Final = {
     errno.EISDIR: "Name a file, not a folder",
     errno.ENOTDIR: "A part of the path is a file: name a folder there",
     errno.EACCES: "Ask for the right to it, or name another place; 'ls -l' shows whose it is",
     errno.EROFS: "Name a place that can be written to",
-    errno.ENOSPC: "Free some space, or name a place on another disk",
+    errno.ENOSPC: _FULL,
+    errno.EDQUOT: _FULL,
 }
+
+_WHILE_WRITING: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 
 
 def _advice(error: OSError) -> str | None:
@@ -115,10 +122,24 @@ def _advice(error: OSError) -> str | None:
     return _ADVICE.get(error.errno or 0)
 
 
+def _usage(error: click.UsageError) -> str | None:
+    """Return how the command is called that was given other arguments."""
+    ctx = error.ctx or click.get_current_context(silent=True)
+    if ctx is None:
+        return None
+    pieces = " ".join(ctx.command.collect_usage_pieces(ctx))
+    called = f"It is called as '{ctx.command_path} {pieces}'"
+    return f"{called}; '{ctx.command_path} --help' has all options, and examples"
+
+
+# What to do about files that are not what they claim to be, where nothing better is known.
+_LOOK: Final = "'tsarchive verify FILE' lists all that is wrong with the file"
+
+
 def _hint(error: ArchiveError) -> str | None:
     """Return the hint for the command line, with all options that a library takes."""
     if not error.hint:
-        return None
+        return _LOOK if isinstance(error, FormatError) else None
     hint = in_commands(error.hint)
     name = getattr(error, "operator", None)
     if "--import" in hint and isinstance(error, UnknownOperatorError) and _is_refused(name):
@@ -237,6 +258,8 @@ class Command(click.Command):
     What its function returns is the exit code; None stands for 0.
     """
 
+    context_class = HelpContext
+
     def get_params(self, ctx: click.Context) -> list[click.Parameter]:
         return [*super().get_params(ctx), _TRACEBACK]
 
@@ -253,9 +276,7 @@ class Command(click.Command):
         try:
             return super().make_context(info_name, named, parent, **extra)
         except click.UsageError as error:
-            if not as_json:
-                raise
-            report(describe(error), as_json=True)
+            report(describe(error), as_json=as_json)
             raise click.exceptions.Exit(UNUSABLE) from error
 
     def invoke(self, ctx: click.Context) -> Any:
@@ -268,20 +289,32 @@ class Command(click.Command):
             ctx.exit(code or 0)
         except (click.exceptions.Exit, click.Abort):
             raise
-        except BrokenPipeError:
-            # Python would flush at exit what stdout still buffers.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            ctx.exit(UNREAD)
-        except KeyboardInterrupt:
-            interrupted(ctx)
+        except (BrokenPipeError, KeyboardInterrupt) as error:
+            end(error)
         except Exception as error:
             _end(ctx, error)
 
 
-def interrupted(ctx: click.Context) -> NoReturn:
-    """End a command that Ctrl-C has stopped: files to write are complete, or as they were."""
+def end(error: click.UsageError | OSError | KeyboardInterrupt) -> NoReturn:
+    """End the process for an error of its arguments or streams, or Ctrl-C.
+
+    Files to write are complete then, or as they were.
+    """
+    if isinstance(error, BrokenPipeError):
+        # Python would flush at exit what stdout still buffers.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise click.exceptions.Exit(UNREAD) from error
+    if isinstance(error, KeyboardInterrupt):
+        raise click.exceptions.Exit(interrupted()) from error
+    file = "stdout" if isinstance(error, OSError) and error.filename is None else None
+    report(describe(error), as_json=False, file=file)
+    raise click.exceptions.Exit(UNUSABLE) from error
+
+
+def interrupted() -> int:
+    """Say that Ctrl-C has stopped the command, and return the exit code for that."""
     say("stopped: no file was left half-written", stderr=True)
-    ctx.exit(INTERRUPTED)
+    return INTERRUPTED
 
 
 def code_of(error: Exception) -> int:
@@ -299,18 +332,22 @@ def _end(ctx: click.Context, error: Exception) -> NoReturn:
         ctx.exit(code)
     is_asked = ctx.params.get("as_json") or ctx.params.get("as_lines")
     as_json = bool(is_asked) and sys.stdout is not None
-    if isinstance(error, click.UsageError) and not as_json:
-        raise error
-    facts = describe(error)
-    file = getattr(error, "filename", None) or _only_file(ctx.params)
-    report(facts, as_json=as_json, file=str(file) if file else None)
+    is_told = as_json or not isinstance(error, click.UsageError)
+    report(describe(error), as_json=as_json, file=_file_of(error, ctx.params) if is_told else None)
     ctx.exit(code)
 
 
-def _only_file(params: Mapping[str, Any]) -> str | None:
-    """Return the file that a command was called with, None where it was none or several."""
-    files = params.get("files") or (params.get("file"),)
-    return files[0] if len(files) == 1 else None
+def _file_of(error: Exception, given: Mapping[str, Any]) -> str | None:
+    """Return the file that an error is about; the disk is full where a command writes to.
+
+    None where a command was called with several files, or none.
+    """
+    named = getattr(error, "filename", None)
+    if named is None and getattr(error, "errno", None) in _WHILE_WRITING:
+        named = given.get("out") or given.get("destination") or "stdout"
+    files = given.get("files") or (given.get("file"),)
+    file = named or (files[0] if len(files) == 1 else None)
+    return str(file) if file else None
 
 
 file_argument = click.argument("file", type=FilePath())

@@ -57,12 +57,6 @@ dynamic_option = click.option(
 )
 
 
-@click.option(
-    "--opset",
-    type=int,
-    metavar="N",
-    help="The version of the operators of an ONNX file; by default that of torch.onnx.",
-)
 @click.command(cls=InputsCommand)
 @click.argument("arguments", nargs=-1, metavar="SOURCE DESTINATION [INPUTS]...")
 @input_options
@@ -98,6 +92,12 @@ dynamic_option = click.option(
     help="Write the canonical form: bytes that depend on the model alone.",
 )
 @click.option("--no-debug", is_flag=True, help="Leave out where code came from.")
+@click.option(
+    "--opset",
+    type=int,
+    metavar="N",
+    help="The version of the operators of an ONNX file; by default that of torch.onnx.",
+)
 @import_option
 @policy_options
 @json_option

@@ -15,8 +15,9 @@ from tsarchive.describing.text import plural
 
 from .command import FINDINGS, UNUSABLE, json_option
 from .git_settings import as_text, git_options, install
+from .lines import cells
 from .options import remote_limit_options
-from .output import Column, Table, cells, print_json, progress_of, say, show, styled, table, width
+from .output import Column, Table, print_json, progress_of, say, show, styled, table, width
 from .running_both import PairCommand, run_arguments, run_options, told
 
 if TYPE_CHECKING:

@@ -17,6 +17,7 @@ from tsarchive.container.opening import open_source, read_all
 from tsarchive.errors import ArchiveError, CallError, FormatError
 from tsarchive.fingerprinting import VERSION, sha256_of
 from tsarchive.remote import is_url, located
+from tsarchive.steps import under
 
 from .command import (
     FINDINGS,
@@ -158,7 +159,7 @@ def _row(
     path = file.path
     step(path)
     try:
-        row = read(path, weights=weights, step=lambda name: step(f"{path}: {name}"))
+        row = read(path, weights=weights, step=under(path, step))
     except (ArchiveError, OSError) as error:
         if is_left_out(file, error):
             tally.note("skipped")
@@ -199,15 +200,15 @@ def _document(row: _Row) -> dict[str, Any]:
 
 
 def _show(file: str, found: Fingerprint, *, parts: bool, tensors: bool) -> None:
-    say(_line(found.model, file) if found.model else file)
+    say(_line(found.model, file) if found.model else file, is_data=True)
     if parts:
         for name in _PARTS:
             digest = getattr(found, name)
             if digest:
-                say(f"  {digest}  {name.replace('_', ' ')}")
+                say(f"  {digest}  {name.replace('_', ' ')}", is_data=True)
     if tensors:
         for name, digest in found.tensors.items():
-            say(f"  {digest}  {name}")
+            say(f"  {digest}  {name}", is_data=True)
 
 
 def _line(digest: str, file: str) -> str:

@@ -23,6 +23,7 @@ from .output import Column, Table, show, table
 if TYPE_CHECKING:
     from tsarchive import Missing, Traffic
     from tsarchive.describing.contents import Facts
+    from tsarchive.steps import Step
 
 
 @click.command(cls=Command)
@@ -54,7 +55,7 @@ def command(files: tuple[str, ...], *, check: bool, as_json: bool, as_lines: boo
     return look_at(files, look, as_json=as_json, as_lines=as_lines, layout="blocks")
 
 
-def _look(file: str, *, check: bool) -> Found:
+def _look(file: str, _step: Step, *, check: bool) -> Found:
     with tsarchive.open(file) as archive, not_collecting():
         facts = format_named(archive.kind).describe(archive, file, archive.nbytes)
         traffic = archive.traffic

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import click
+from click.core import augment_usage_errors
 
 from tsarchive.remote import is_url
 
@@ -220,7 +221,8 @@ class InputsCommand(Command):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         left = super().parse_args(ctx, list(_marked(args, self.marked)))
-        self.split(ctx.params)
+        with augment_usage_errors(ctx):
+            self.split(ctx.params)
         return left
 
     def split(self, params: dict[str, Any]) -> None:

@@ -18,7 +18,7 @@ from tsarchive.formats.registry import format_named
 from .command import FINDINGS, UNUSABLE, Command, FilePath, describe, json_option, report
 from .many import begins_like_an_archive
 from .options import IMPORTS, chosen_policy, import_option, policy_options
-from .output import print_json, progress, say
+from .output import print_json, progress_of, say
 
 if TYPE_CHECKING:
     from tsarchive import GraphReport, JitterReport, ReadComparison, RecordDifference
@@ -106,7 +106,7 @@ def _check_all(
     """Return the results, and the files skipped and why; the first ``named`` never are."""
     results: list[dict[str, Any]] = []
     skipped: list[dict[str, str]] = []
-    with progress(len(files)) as step:
+    with progress_of(*files) as step:
         for number, file in enumerate(files):
             step(file)
             reason = None if number < named else reason_to_skip(file)

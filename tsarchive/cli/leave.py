@@ -21,6 +21,8 @@ from .output import print_json, progress, say
 if TYPE_CHECKING:
     from tsarchive.leaving import LeavingPlan, WayOut
 
+# Of a command, which people copy.
+_PROMPT: Final = "$ "
 _STYLES: Final = {
     "equal": "green", "close": "green", "written": "green", "differs": "red", "fails": "red",
     "untried": "yellow",
@@ -127,7 +129,7 @@ def _show(plan: LeavingPlan) -> None:
         say("")
         say(f"{way.name}: {way.title}, {way.summary}", _STYLES[way.outcome])
         for line in _details(way):
-            say(f"  {line}")
+            say(f"  {line}", is_data=line.startswith(_PROMPT))
 
 
 def _details(way: WayOut) -> Sequence[str]:
@@ -144,5 +146,5 @@ def _details(way: WayOut) -> Sequence[str]:
         ]
         if way.loses:
             lines.append(f"loses: {'; '.join(way.loses)}")
-        lines.append(f"$ {way.command}")
+        lines.append(f"{_PROMPT}{way.command}")
     return lines

@@ -6,7 +6,6 @@ import os
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
@@ -18,10 +17,10 @@ from tsarchive.describing.text import plural
 from tsarchive.errors import ArchiveError, CallError
 from tsarchive.formats.registry import format_beginning
 from tsarchive.remote import is_url
-from tsarchive.steps import no_step
+from tsarchive.steps import Step, under
 
 from .command import FINDINGS, UNUSABLE, FilePath, code_of, describe, report
-from .output import labelled, own_stream, print_json, print_json_line, progress, say
+from .output import labelled, print_json, print_json_line, progress_of, say
 
 files_argument = click.argument(
     "files", nargs=-1, required=True, type=FilePath(), metavar="FILE..."
@@ -46,7 +45,7 @@ class Found(NamedTuple):
     code: int = 0
 
 
-Look: TypeAlias = Callable[[str], Found]
+Look: TypeAlias = Callable[[str, Step], Found]
 Layout: TypeAlias = Literal["lines", "blocks", "titled"]
 """How text about several files is set apart: not at all, by empty lines, or also by their names."""
 
@@ -138,24 +137,19 @@ def look_at(
     """
     require_one_form(as_json=as_json, as_lines=as_lines)
     if len(files) == 1 and not as_lines and not is_folder(files[0]):
-        found = look(files[0])
+        with progress_of(files[0]) as step:
+            found = look(files[0], step)
         print_json(found.document()) if as_json else found.show()
         return found.code
     sink = _Documents() if as_json else _Lines() if as_lines else _Text(layout)
     tally = Tally()
     every = wanted(files)
-    with nullcontext(no_step) if _shows_as_it_goes(sink) else progress(len(every)) as step:
+    with progress_of(*(file.path for file in every)) as step:
         for file in every:
             step(file.path)
-            _look_at_one(file, look, sink, tally)
+            _look_at_one(file, look, step, sink, tally)
     sink.end(tally)
     return tally.exit_code()
-
-
-def _shows_as_it_goes(sink: _Sink) -> bool:
-    """Return whether results appear on a terminal, where a bar would stand among them."""
-    stream = own_stream()
-    return not isinstance(sink, _Documents) and stream is not None and stream.isatty()
 
 
 def require_one_form(*, as_json: bool, as_lines: bool) -> None:
@@ -163,9 +157,9 @@ def require_one_form(*, as_json: bool, as_lines: bool) -> None:
         raise click.UsageError("--json and --jsonl are two forms of one output: give one.")
 
 
-def _look_at_one(file: Wanted, look: Look, sink: _Sink, tally: Tally) -> None:
+def _look_at_one(file: Wanted, look: Look, step: Step, sink: _Sink, tally: Tally) -> None:
     try:
-        found = look(file.path)
+        found = look(file.path, under(file.path, step))
     except Exception as error:  # also a defect: the other files are looked at all the same
         if is_left_out(file, error):
             tally.note("skipped")

@@ -123,11 +123,13 @@ limit_options = together(
     click.option(
         "--max-steps",
         type=click.IntRange(min=0),
+        metavar="N",
         help="Stop the model after it has run so many nodes of its code.",
     ),
     click.option(
         "--max-seconds",
         type=click.FloatRange(min=0, max=1e9),
+        metavar="SECONDS",
         help="Stop the model at the next operator after this time.",
     ),
     click.option(

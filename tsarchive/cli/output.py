@@ -10,19 +10,22 @@ import os
 import sys
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from itertools import zip_longest
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TextIO
-from unicodedata import category, east_asian_width
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TextIO, TypeVar
 
 import click
 
 from tsarchive.describing.text import LAYOUT, as_json, visible
 from tsarchive.errors import ArchiveWarning
 
+from .lines import NARROWEST, cells, drawn, encodable, folded, hanging
+
 if TYPE_CHECKING:
     from rich.console import Console
+
+    from .bar import Bar
 
 
 class Guarded:
@@ -40,7 +43,8 @@ class Guarded:
         """Write text; click gives some in bytes, which it has encoded as UTF-8."""
         shown = text if isinstance(text, str) else text.decode("utf-8", "backslashreplace")
         if self._beneath is not None:
-            self._beneath.write(encodable(visible(shown, keep=LAYOUT), self._beneath))
+            with _beside_bars():
+                self._beneath.write(encodable(visible(shown, keep=LAYOUT), self._beneath))
         return len(text)
 
     @property
@@ -70,12 +74,6 @@ def own_stream(*, stderr: bool = False) -> TextIO | None:
     """Return where the package writes its own styles and escapes; None if that is closed."""
     stream = sys.stderr if stderr else sys.stdout
     return stream.own if isinstance(stream, Guarded) else stream
-
-
-def encodable(text: str, stream: TextIO | None) -> str:
-    """Return the text with escapes in place of characters that the encoding of the stream lacks."""
-    encoding = getattr(stream, "encoding", None) or "utf-8"
-    return text.encode(encoding, "backslashreplace").decode(encoding)
 
 
 @contextmanager
@@ -129,19 +127,27 @@ def _show_warning(
         others(message, category, *place)
 
 
+COLOURS: Final = {"red": 160, "green": 28, "yellow": 130, "cyan": 30}
+"""Of the table of 256 that all terminals share: each can be read on black and on white."""
+
 _WEIGHTS = ("bold", "dim")
 _WITHOUT_STYLES = ("dumb", "unknown")
-# Marks that take no place of their own; some of them are of no combining class.
-_ON_THE_CHARACTER_BEFORE = ("Mn", "Me")
-_AS_ASCII = str.maketrans("─│├└", "-|+`")
 
 
 def has_styles(*, stderr: bool = False) -> bool:
+    """Return whether styles are shown on stdout: on terminals that have some."""
+    return _is_terminal(stderr=stderr) and _has_cursor()
+
+
+def _is_terminal(*, stderr: bool) -> bool:
     """Return whether stdout is a terminal, or FORCE_COLOR asks to act as if it were."""
     forced = os.environ.get("FORCE_COLOR")
     stream = own_stream(stderr=stderr)
-    is_terminal = stream is not None and stream.isatty() if forced is None else forced
-    return bool(is_terminal) and os.environ.get("TERM", "").lower() not in _WITHOUT_STYLES
+    return bool(stream is not None and stream.isatty() if forced is None else forced)
+
+
+def _has_cursor() -> bool:
+    return os.environ.get("TERM", "").lower() not in _WITHOUT_STYLES
 
 
 def styled(text: str, style: str, *, stderr: bool = False) -> str:
@@ -156,70 +162,43 @@ def styled(text: str, style: str, *, stderr: bool = False) -> str:
         words = [word for word in words if word in _WEIGHTS]
     if not words:
         return text
-    colour = next((word for word in words if word not in _WEIGHTS), None)
+    colour = next((COLOURS[word] for word in words if word in COLOURS), None)
     return click.style(text, colour, bold="bold" in words or None, dim="dim" in words or None)
 
 
-def drawn(lines: str) -> str:
-    """Return lines of a box or a tree, in ASCII where stdout cannot show others."""
-    is_unicode = (sys.stdout.encoding or "").lower().startswith("utf")
-    return lines if is_unicode else lines.translate(_AS_ASCII)
+def rich_style(style: str) -> str:
+    """Return a style such as ``bold red`` in the words of Rich."""
+    return " ".join(
+        f"color({COLOURS[word]})" if word in COLOURS else word for word in style.split()
+    )
 
 
-def width() -> int | None:
+def width(*, stderr: bool = False) -> int | None:
     """Return the columns of the terminal, or COLUMNS; None for a file or a pipe."""
     given = os.environ.get("COLUMNS", "")
     if given.isdecimal():
-        return int(given)
+        return int(given) or None
+    stream = own_stream(stderr=stderr)
     try:
-        return os.get_terminal_size(sys.stdout.fileno()).columns or None
-    except OSError:
+        return None if stream is None else os.get_terminal_size(stream.fileno()).columns or None
+    except (OSError, ValueError):
         return None
 
 
-def cells(text: str) -> int:
-    """Return how many columns a text takes."""
-    return len(text) if text.isascii() else sum(map(_cells_of, text))
-
-
-def _cells_of(char: str) -> int:
-    if category(char) in _ON_THE_CHARACTER_BEFORE:
-        return 0
-    return 2 if east_asian_width(char) in "WF" else 1
-
-
-def folded(text: str, limit: int) -> list[str]:
-    """Return pieces of at most ``limit`` cells, broken at spaces where there are any."""
-    if cells(text) <= limit:
-        return [text]
-    pieces: list[str] = []
-    line = ""
-    for word in text.split(" "):
-        joined = f"{line} {word}" if line else word
-        if cells(joined) <= limit:
-            line = joined
-            continue
-        if line:
-            pieces.append(line)
-        *whole, line = _cut(word, limit)
-        pieces += whole
-    return [*pieces, line]
-
-
-def _cut(word: str, limit: int) -> list[str]:
-    pieces, room = [""], limit
-    for char in word:
-        taken = _cells_of(char)
-        if taken > room and pieces[-1]:
-            pieces.append("")
-            room = limit
-        pieces[-1] += char
-        room -= taken
-    return pieces
-
-
-# No column is made narrower, however narrow the terminal is.
-_NARROWEST = 8
+def flowing(parts: Iterable[tuple[str, str]], limit: int, gap: str = "  ") -> list[str]:
+    """Return lines of at most ``limit`` cells of texts in their styles, with gaps between them."""
+    lines: list[str] = []
+    room = 0
+    for text, style in parts:
+        for piece in folded(text, limit):
+            taken = len(gap) + cells(piece)
+            if lines and taken <= room:
+                lines[-1] += gap + styled(piece, style)
+            else:
+                lines.append(styled(piece, style))
+                room, taken = limit, cells(piece)
+            room -= taken
+    return lines
 
 
 class Column(NamedTuple):
@@ -233,6 +212,11 @@ class Column(NamedTuple):
     style: str = ""
     is_whole: bool = False
 
+    @property
+    def may_be_folded(self) -> bool:
+        """Return whether texts may be folded: names and figures are not."""
+        return not (self.is_whole or self.is_right)
+
     def aligned(self, text: str, room: int, style: str) -> str:
         """Return a line of a text, padded with spaces to the width of the column."""
         padding = " " * (room - cells(text))
@@ -240,12 +224,28 @@ class Column(NamedTuple):
         return padding + shown if self.is_right else shown + padding
 
 
+# Longer words may be cut where the columns have no room otherwise.
+_LONGEST_WHOLE = 16
+_NARROW_GAP = 2
+_T = TypeVar("_T")
+
+
+def _without(index: int, items: Sequence[_T]) -> tuple[_T, ...]:
+    return (*items[:index], *items[index + 1 :])
+
+
 class Table:
-    """Rows below headings, if there are any; ``gap`` spaces are between columns."""
+    """Rows below headings, if there are any; ``gap`` spaces are between columns.
+
+    Where the terminal has no room for all columns, the texts of a whole one have lines of their
+    own, and the other columns stand below them.
+    """
 
     def __init__(self, columns: Sequence[Column], *, gap: int = 3) -> None:
         self._columns = columns
         self._gap = " " * gap
+        headings = tuple(column.heading for column in columns)
+        self._heads = [headings] if any(headings) else []
         self._rows: list[tuple[str, ...]] = []
 
     def add_row(self, *texts: str) -> None:
@@ -254,36 +254,72 @@ class Table:
 
     def lines(self) -> Iterator[str]:
         """Yield the table for stdout."""
-        headings = tuple(column.heading for column in self._columns)
-        heads = [headings] if any(headings) else []
-        widths = self._widths([*heads, *self._rows])
-        for row in heads:
-            yield from self._drawn(row, widths, ["bold"] * len(widths))
-            yield drawn("─" * self._whole(widths))
-        styles = [column.style for column in self._columns]
-        for row in self._rows:
-            yield from self._drawn(row, widths, styles)
+        rows, columns = self._drawn(width())
+        for number, lines in enumerate(rows, 1):
+            yield from lines
+            if number == len(self._heads):
+                yield drawn("─" * columns)
+
+    def _drawn(self, limit: int | None) -> tuple[list[list[str]], int]:
+        """Return the lines of each row, first those of the headings, and the width of all."""
+        rows = [*self._heads, *self._rows]
+        widths = self._widest(rows, str.splitlines)
+        if limit is not None:
+            words = [
+                max(NARROWEST, min(word, _LONGEST_WHOLE)) for word in self._widest(rows, str.split)
+            ]
+            widths = self._narrowed(widths, words, limit)
+            whole = [index for index, column in enumerate(self._columns) if column.is_whole]
+            if whole and self._whole(widths) > limit:
+                return self._stacked(whole[0], limit)
+            widths = self._narrowed(widths, [NARROWEST] * len(widths), limit)
+        return [
+            [*self._row_lines(row, widths, styles)]
+            for row, styles in zip(rows, self._styles(), strict=True)
+        ], self._whole(widths)
+
+    def _styles(self) -> list[list[str]]:
+        of_rows = [column.style for column in self._columns]
+        return [["bold"] * len(of_rows) for _ in self._heads] + [of_rows] * len(self._rows)
+
+    def _stacked(self, lead: int, limit: int) -> tuple[list[list[str]], int]:
+        below = Table(_without(lead, self._columns), gap=_NARROW_GAP)
+        below._heads = [_without(lead, head) for head in self._heads]
+        below._rows = [_without(lead, row) for row in self._rows]
+        rows, columns = below._drawn(limit - _NARROW_GAP)
+        names = [row[lead] for row in (*self._heads, *self._rows)]
+        return [
+            [styled(name, styles[lead]), *(" " * _NARROW_GAP + line for line in lines)]
+            for name, styles, lines in zip(names, self._styles(), rows, strict=True)
+        ], columns + _NARROW_GAP
 
     def _whole(self, widths: Sequence[int]) -> int:
         return sum(widths) + len(self._gap) * (len(widths) - 1)
 
-    def _widths(self, rows: Sequence[tuple[str, ...]]) -> list[int]:
-        """Return the widths of columns: the widest give way until the terminal holds all."""
-        widths = [
-            max(cells(line) for text in texts for line in text.split("\n"))
-            for texts in zip(*rows, strict=True)
+    def _widest(
+        self, rows: Sequence[tuple[str, ...]], parts: Callable[[str], list[str]]
+    ) -> list[int]:
+        """Return the cells of the widest part of the texts of each column."""
+        return [
+            max((cells(part) for row in rows for part in parts(row[index])), default=0)
+            for index in range(len(self._columns))
         ]
-        limit = width()
-        excess = 0 if limit is None else self._whole(widths) - limit
-        giving = [index for index, column in enumerate(self._columns) if not column.is_whole]
-        while excess > 0 and max([0, *(widths[index] for index in giving)]) > _NARROWEST:
-            *_, second, widest = sorted([_NARROWEST, *(widths[index] for index in giving)])
-            less = min(excess, max(1, widest - second))
-            widths[next(index for index in giving if widths[index] == widest)] -= less
-            excess -= less
-        return widths
 
-    def _drawn(
+    def _narrowed(self, widths: Sequence[int], least: Sequence[int], limit: int) -> list[int]:
+        """Return widths of which the widest give way, to their least, while there is no room."""
+        found = [*widths]
+        excess = self._whole(found) - limit
+        giving = [i for i, column in enumerate(self._columns) if column.may_be_folded]
+        while excess > 0 and (giving := [i for i in giving if found[i] > least[i]]):
+            # Of columns that are as wide, the one that texts are folded in already.
+            widest = max(giving, key=lambda i: (found[i], found[i] < widths[i]))
+            second = max((found[i] for i in giving if i != widest), default=0)
+            less = min(excess, max(1, found[widest] - max(second, least[widest])))
+            found[widest] -= less
+            excess -= less
+        return found
+
+    def _row_lines(
         self, row: Sequence[str], widths: Sequence[int], styles: Sequence[str]
     ) -> Iterator[str]:
         folds = [
@@ -336,13 +372,26 @@ def show(lines: Iterable[str]) -> None:
     _print("".join(f"{line}\n" for line in lines))
 
 
-def say(text: str, style: str = "", *, stderr: bool = False, keep: str = "") -> None:
+def say(
+    text: str,
+    style: str = "",
+    *,
+    stderr: bool = False,
+    keep: str = "",
+    is_data: bool = False,
+) -> None:
     """Print a line in a style such as ``bold red``, where styles are shown.
 
     What of the text is not printable, such as escapes from a file, is shown as escapes, but for
-    the characters to ``keep``.
+    the characters to ``keep``. On a terminal it is folded as by :func:`hanging`, unless it
+    ``is_data`` that stays in one line.
     """
-    _print(styled(visible(text, keep=keep), style, stderr=stderr) + "\n", stderr=stderr)
+    shown = visible(text, keep=keep)
+    limit = width(stderr=stderr) if _is_terminal(stderr=stderr) and not is_data else None
+    if limit is not None:
+        lines = [folds for line in shown.split("\n") for folds in hanging(line, limit)]
+        shown = "\n".join(lines)
+    _print(styled(shown, style, stderr=stderr) + "\n", stderr=stderr)
 
 
 def print_source(source: bytes) -> None:
@@ -352,7 +401,8 @@ def print_source(source: bytes) -> None:
 
 def _print(text: str, *, stderr: bool = False) -> None:
     stream = own_stream(stderr=stderr)
-    click.echo(encodable(text, stream), file=stream, nl=False, err=stderr, color=True)
+    with _beside_bars():
+        click.echo(encodable(text, stream), file=stream, nl=False, err=stderr, color=True)
 
 
 JSON_VERSION: Final = 1
@@ -392,18 +442,23 @@ STYLES: Final = {"info": "cyan", "warning": "yellow", "error": "bold red"}
 """The colour of each severity."""
 
 
-# Smaller files are done before a bar is seen.
-_BAR_FROM = 100 << 20
-
-
 @contextmanager
 def progress_of(*files: str) -> Iterator[Callable[[str], None]]:
-    """Yield a function that shows the current step of work on files, where these are large."""
-    from tsarchive.steps import no_step
+    """Yield a function that shows the current step of work on files.
 
-    sizes = (os.stat(file).st_size for file in files if os.path.isfile(file))
-    with progress(None) if sum(sizes) >= _BAR_FROM else nullcontext(no_step) as step:
-        yield step
+    A step that is the name of a file begins the work on it.
+    """
+    from tsarchive.steps import Shares
+
+    sizes = {file: os.stat(file).st_size for file in files if os.path.isfile(file)}
+    with progress(None) as step:
+        yield Shares(step, sizes)
+
+
+# The bars that are shown now: a process that is forked has none of the threads that draw them.
+_bars: list[Bar] = []
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_bars.clear)
 
 
 @contextmanager
@@ -412,21 +467,30 @@ def progress(steps: int | None) -> Iterator[Callable[[str], None]]:
 
     None stands for a number of steps that nobody knows yet.
     """
-    if not sys.stderr.isatty():
+    stream = own_stream(stderr=True)
+    columns = width(stderr=True)
+    if stream is None or not stream.isatty() or columns is None or not _has_cursor():
         yield lambda description: None
         return
-    from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn
+    from tsarchive.container.traffic import watched_by
 
-    err = console(stderr=True)
-    columns = (SpinnerColumn(), BarColumn(), TextColumn("{task.description}", markup=False))
-    shown = Progress(*columns, console=err, transient=True, redirect_stdout=False)
-    with shown as bar, guarded():
-        task = bar.add_task("", total=steps)
-        started = -1
+    from .bar import Bar
 
-        def step(description: str) -> None:
-            nonlocal started
-            started += 1
-            bar.update(task, completed=started, description=visible(description, keep=""))
+    bar = Bar(stream, columns, steps)
+    _bars.append(bar)
+    try:
+        with guarded(), watched_by(bar.show):
+            yield bar.step
+    finally:
+        if bar in _bars:
+            _bars.remove(bar)
+            bar.close()
 
-        yield step
+
+@contextmanager
+def _beside_bars() -> Iterator[None]:
+    """Take bars away while something is printed."""
+    with ExitStack() as stack:
+        for bar in _bars:
+            stack.enter_context(bar.away())
+        yield

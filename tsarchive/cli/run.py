@@ -24,7 +24,7 @@ from tsarchive.remote import is_url, located
 from .command import FINDINGS, FilePath, ModelError, json_option, out_option
 from .inputs import Inputs, InputsCommand, gather, input_options
 from .options import chosen_policy, import_option, limit_options, policy_options
-from .output import print_json, say
+from .output import print_json, progress, say
 
 if TYPE_CHECKING:
     import torch
@@ -109,14 +109,15 @@ def command(
     _require_usable(map_location)
     if bundled:
         _require_calls(file)
-    model = tsarchive.load(
-        file,
-        map_location=map_location,
-        policy=chosen_policy(allow, trust=trust),
-        limits=Limits(max_steps, max_seconds, max_bytes),
-        model=model_name,
-        data=data or None,
-    )
+    with progress(None):
+        model = tsarchive.load(
+            file,
+            map_location=map_location,
+            policy=chosen_policy(allow, trust=trust),
+            limits=Limits(max_steps, max_seconds, max_bytes),
+            model=model_name,
+            data=data or None,
+        )
     if bundled:
         if arguments:
             raise click.UsageError("--bundled takes no inputs: the file brings them.")

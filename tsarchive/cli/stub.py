@@ -7,11 +7,11 @@ from pathlib import Path
 import click
 
 import tsarchive
-from tsarchive.describing.text import size
+from tsarchive.describing.text import LAYOUT, size, visible
 
 from .command import Command, file_argument, json_option, out_option
 from .options import remote_limit_options
-from .output import print_json, say
+from .output import print_json, print_source, say
 
 
 @click.command(cls=Command)
@@ -37,6 +37,6 @@ def command(file: str, *, out: str | None, as_json: bool) -> None:
     if as_json:
         print_json({"file": file, "out": out, "text": text})
     elif out is None:
-        click.echo(text, nl=False)
+        print_source(visible(text, keep=LAYOUT).encode())
     else:
         say(f"{out}: {size(len(text.encode()))}")

@@ -70,7 +70,8 @@ def _counts(found: Top[Count]) -> str:
 
 
 def _show_rules(summary: Summary) -> None:
-    shown = table("rule", "severity", "by", "files", "findings", right=("files", "findings"))
+    counts = ("files", "findings")
+    shown = table("rule", "severity", "by", *counts, right=counts, whole=("rule",))
     rules = summary.rules.items[:_ROWS]
     for rule in rules:
         shown.add_row(rule.rule, rule.severity, rule.verb, f"{rule.files:,}", f"{rule.findings:,}")

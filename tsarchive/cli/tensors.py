@@ -28,6 +28,7 @@ from .output import print_json, progress_of, say, show, table
 
 if TYPE_CHECKING:
     from tsarchive import SalvageReport, TensorInfo
+    from tsarchive.steps import Step
 
     Named = tuple[str, TensorInfo]
 
@@ -104,7 +105,9 @@ def command(
     return look_at(files, look, as_json=as_json, as_lines=as_lines, layout="titled")
 
 
-def _look(file: str, *, sort: str | None, match: str | None, model: str | None) -> Found:
+def _look(
+    file: str, _step: Step, *, sort: str | None, match: str | None, model: str | None
+) -> Found:
     with tsarchive.open(file) as archive:
         found = list(chosen_model(archive, model).tensors.items())
     if match is not None:

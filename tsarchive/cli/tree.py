@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -12,12 +13,17 @@ from tsarchive.describing.contents import level_below, module_totals, tree_docum
 from tsarchive.describing.text import plural, size, visible
 
 from .command import Command, chosen_model, json_option, model_option
+from .lines import drawn
 from .many import Found, files_argument, jsonl_option, look_at
 from .options import remote_limit_options
-from .output import drawn, show, styled
+from .output import flowing, show, styled, width
 
 if TYPE_CHECKING:
     from tsarchive import ModuleInfo
+    from tsarchive.steps import Step
+
+# However deep a module is.
+_LEAST_ROOM = 20
 
 
 @click.command(cls=Command)
@@ -53,7 +59,7 @@ def command(
       tsarchive tree model.pt --signatures
     """
 
-    def look(file: str) -> Found:
+    def look(file: str, _step: Step) -> Found:
         with tsarchive.open(file) as opened:
             archive = chosen_model(opened, model)
             root = archive.view.signed_tree() if typed else archive.tree()
@@ -66,25 +72,33 @@ def command(
 
 
 def _lines(root: ModuleInfo, depth: int | None) -> Iterator[str]:
-    """Yield a line for each module, behind the guides that lead to it."""
+    """Yield the lines of each module, behind the guides that lead to it."""
     pending = [(root, "", "", depth)]
     while pending:
         module, guide, below, left = pending.pop()
-        yield styled(drawn(guide), "dim") + _label(module)
         shown = () if left == 0 else module.children
+        first, *more = flowing(_label(module), _room(below))
+        yield styled(drawn(guide), "dim") + first
+        under = styled(drawn(below + ("│   " if shown else "    ")), "dim")
+        yield from (under + line for line in more)
         ends = ("└── ", "    "), *[("├── ", "│   ")] * (len(shown) - 1)
         for child, (corner, bar) in zip(reversed(shown), ends, strict=False):
             pending.append((child, below + corner, below + bar, level_below(left)))
 
 
-def _label(module: ModuleInfo) -> str:
+def _room(guide: str) -> int:
+    """Return the cells that labels have behind a guide, on a terminal."""
+    columns = width()
+    return sys.maxsize if columns is None else max(columns - len(guide) - 4, _LEAST_ROOM)
+
+
+def _label(module: ModuleInfo) -> Iterator[tuple[str, str]]:
+    """Yield what is said of a module, each with its style."""
     parameters, nbytes = module_totals(module)
-    parts = [
-        styled(visible(module.name or "(root)"), "bold"),
-        styled(visible(module.qualified_class), "cyan"),
-    ]
+    yield visible(module.name or "(root)"), "bold"
+    if module.qualified_class:
+        yield visible(module.qualified_class), "cyan"
     if nbytes:
-        parts.append(f"{plural(parameters, 'parameter')}, {size(nbytes)}")
+        yield f"{plural(parameters, 'parameter')}, {size(nbytes)}", ""
     if module.methods:
-        parts.append(styled(visible(", ".join(module.methods)), "dim"))
-    return "  ".join(filter(None, parts))
+        yield visible(", ".join(module.methods)), "dim"

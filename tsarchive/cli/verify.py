@@ -11,14 +11,14 @@ import tsarchive
 from tsarchive.describing.contents import totals_text
 from tsarchive.describing.text import plural, size
 from tsarchive.errors import place_text
-from tsarchive.remote import is_url
 
 from .command import FINDINGS, Command, json_option
 from .many import Found, files_argument, jsonl_option, look_at
-from .output import STYLES, progress, say
+from .output import STYLES, say
 
 if TYPE_CHECKING:
     from tsarchive import VerifyReport
+    from tsarchive.steps import Step
 
 # The meaning of each verdict, and the advice.
 _VERDICTS: Final = {
@@ -30,8 +30,6 @@ _VERDICTS: Final = {
     "hostile": "made to deceive or to attack; do not load it with any program",
 }
 _HARMLESS: Final = "packed in another way than torch packs, which does no harm"
-# Smaller files are done before a bar is seen.
-_BAR_FROM: Final = 1 << 24
 
 
 @click.command(cls=Command)
@@ -57,10 +55,9 @@ def command(files: tuple[str, ...], *, as_json: bool, as_lines: bool) -> int:
       tsarchive verify model.pt --json
       tsarchive verify models --jsonl
     """
-    has_bar = len(files) == 1 and not (as_json or as_lines)
 
-    def look(file: str) -> Found:
-        found = _verified(file, has_bar=has_bar)
+    def look(file: str, step: Step) -> Found:
+        found = tsarchive.verify(file, step=step)
         return Found(
             lambda: {"file": file, "verdict": found.verdict, "ok": found.ok, **asdict(found)},
             lambda: _show(file, found),
@@ -68,17 +65,6 @@ def command(files: tuple[str, ...], *, as_json: bool, as_lines: bool) -> int:
         )
 
     return look_at(files, look, as_json=as_json, as_lines=as_lines)
-
-
-def _verified(file: str, *, has_bar: bool) -> VerifyReport:
-    import os
-
-    from tsarchive.verifying import STEPS
-
-    if not has_bar or (not is_url(file) and os.stat(file).st_size < _BAR_FROM):
-        return tsarchive.verify(file)
-    with progress(len(STEPS)) as step:
-        return tsarchive.verify(file, step=step)
 
 
 def _show(file: str, found: VerifyReport) -> None:

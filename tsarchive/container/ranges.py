@@ -13,9 +13,10 @@ from typing import Final
 from tsarchive.container import caps
 from tsarchive.container.faults import Faults
 from tsarchive.container.source import Source, Span
-from tsarchive.container.traffic import RemoteLimits, Traffic, limits_in_force
+from tsarchive.container.traffic import RemoteLimits, Traffic, limits_in_force, watching
 from tsarchive.errors import ArchiveError, FormatError, RemoteError
 from tsarchive.remote.ranges import Ranges, Tail
+from tsarchive.steps import Stage
 
 # Torch writes code, pickles and the directory behind the tensors: mostly this is all of them.
 _TAIL_BYTES: Final = 128 << 10
@@ -136,15 +137,24 @@ class RangedSource(Source):
     def _fetch(self, missing: Sequence[Span]) -> None:
         if not self._release_connection.alive:
             raise ArchiveError(f"{self._ranges.name} is closed", hint="Open it again")
-        more = Traffic(len(missing), sum(stop - start for start, stop in missing))
-        self._limits.require(self._ranges.name, self._traffic, more)
-        with memoryview(self._data) as arena:
-            self._ranges.read_into([(start, arena[start:stop]) for start, stop in missing])
-        self._traffic += more
-        for span in missing:
-            self._present.add(span)
+        self._limits.require(self._ranges.name, self._traffic, _cost(missing))
+        step = watching()
+        if step is None:
+            self._read(missing)
+        else:
+            for part in _parts(missing):
+                share = min(self._traffic.nbytes / self.size, 1)
+                step(Stage(f"fetching {self._ranges.name}", share))
+                self._read(part)
         if not any(self._present.missing(Span(0, self.size))):
             self._release_connection()
+
+    def _read(self, spans: Sequence[Span]) -> None:
+        with memoryview(self._data) as arena:
+            self._ranges.read_into([(start, arena[start:stop]) for start, stop in spans])
+        self._traffic += _cost(spans)
+        for span in spans:
+            self._present.add(span)
 
     def _put(self, start: int, data: bytes | bytearray) -> None:
         if data:
@@ -200,6 +210,26 @@ def _sound_tail(ranges: Ranges, count: int) -> Tail:
         problem = f"{ranges.name} has {tail.size:,} bytes, and its end {len(tail.data):,}"
         raise RemoteError(problem, hint="The server contradicts itself")
     return tail
+
+
+def _cost(spans: Sequence[Span]) -> Traffic:
+    return Traffic(len(spans), sum(stop - start for start, stop in spans))
+
+
+def _parts(spans: Sequence[Span]) -> Iterator[list[Span]]:
+    """Yield these spans, each part of no more bytes than are copied at once."""
+    part: list[Span] = []
+    room = _COPIED_BYTES
+    for start, stop in spans:
+        while start < stop:
+            part.append(Span(start, min(stop, start + room)))
+            room -= part[-1].stop - start
+            start = part[-1].stop
+            if not room:
+                yield part
+                part, room = [], _COPIED_BYTES
+    if part:
+        yield part
 
 
 def _merged(spans: Iterable[Span]) -> list[Span]:

@@ -25,6 +25,7 @@ from tsarchive.container.opening import open_source
 from tsarchive.container.reader import Container
 from tsarchive.container.source import Closing, FileChanged, Source
 from tsarchive.findings import Finding
+from tsarchive.steps import Measured, Step, no_step
 
 # About so many bytes are asked for at a time; a longer record is one batch.
 _BATCH_BYTES = 64 << 20
@@ -114,6 +115,7 @@ class ContainerSurvey(Closing):
 def survey(
     source: str | os.PathLike[str] | BinaryIO | Source,
     weights: Callable[[Container], Collection[str]] = lambda _: (),
+    step: Step = no_step,
 ) -> ContainerSurvey:
     """List every finding about the container in a path, a binary file object or opened bytes.
 
@@ -124,7 +126,8 @@ def survey(
     that has none.
 
     Of a source that is sparing, the records that ``weights`` gives are left aside: their headers
-    and data are not read, and the directory counts.
+    and data are not read, and the directory counts. ``step`` is called with the name of each record
+    when it has been read.
 
     Raises OSError when the file cannot be read, CallError for anything but a file.
     """
@@ -142,7 +145,7 @@ def survey(
             found = Container(opened, members)
             left_out = frozenset(weights(found) if opened.is_sparing else ())
             walk = _Walk(opened, members, faults, left_out)
-            walk.check_all()
+            walk.check_all(step)
             container = None if is_refused else found
             in_doubt = walk.in_doubt
             walk.explain()
@@ -174,13 +177,15 @@ class _Walk:
         packed = (entry for entry in self._directory.entries if entry.method != STORED)
         self._room = inflated_cap(sum(entry.stored_size for entry in packed))
 
-    def check_all(self) -> None:
+    def check_all(self, step: Step) -> None:
         """Perform the checks that opening postpones, then report the merely unusual."""
+        measured = Measured(step, sum(entry.stored_size for entry in self._directory.entries))
         try:
             for entries in self._batches():
                 self._source.prefetch(map(self._directory.span, entries))
                 for entry in entries:
                     self._check_apart(entry)
+                    measured.add(entry.name, entry.stored_size)
         finally:
             names = (entry.name for entry in self._directory.entries)
             borne_out = (self._looked_at | self._left_out) - self._in_doubt

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from tsarchive.errors import LimitError
+from tsarchive.steps import Step
 
 _MIB: Final = 1 << 20
 
@@ -73,6 +74,24 @@ class RemoteLimits:
         ):
             if limit is not None and spent + asked > limit:
                 raise _exceeded(name, what, limit, spent, asked)
+
+
+_WATCHING: Final[ContextVar[Step | None]] = ContextVar("who watches fetching", default=None)
+
+
+@contextmanager
+def watched_by(step: Step) -> Iterator[None]:
+    """Tell a function, in this thread or task, how much of files elsewhere has been fetched."""
+    token = _WATCHING.set(step)
+    try:
+        yield
+    finally:
+        _WATCHING.reset(token)
+
+
+def watching() -> Step | None:
+    """Return what is told of fetching, if anything is."""
+    return _WATCHING.get()
 
 
 _DEFAULT: Final = RemoteLimits()

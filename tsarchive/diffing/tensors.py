@@ -24,7 +24,7 @@ from tsarchive.fingerprinting import TensorDigest, tensor_digest
 from tsarchive.formats.contents import Elements, TensorContent
 from tsarchive.formats.reading import Reading
 from tsarchive.formats.strides import Piece
-from tsarchive.steps import no_step
+from tsarchive.steps import Measured, no_step
 
 # What is compared at a time stays in the caches of the processor.
 _AT_ONCE: Final = 1 << 18
@@ -78,9 +78,10 @@ def tensor_changes(
             gone = [whole for name, whole in one.items() if name not in other]
             new = [whole for name, whole in other.items() if name not in one]
             yield from _one_sided(comparison, gone, new)
+        measured = Measured(step, sum(pair.nbytes for pair in waiting))
         for pair in waiting:
             yield from pair.changes()
-            step(pair.name)
+            measured.add(pair.name, pair.nbytes)
 
 
 class Prefixes(NamedTuple):
@@ -336,6 +337,7 @@ class _Pair:
         self, comparison: _Comparison, before: _Whole, after: _Whole, *, has_gradient: bool
     ) -> None:
         self.name = after.name
+        self.nbytes = sum(content.elements.nbytes for content in after.parts.values())
         self._told = [*_changed_facts(before, after, has_gradient=has_gradient)]
         self._values: list[tuple[str, Future[_Values | None]]] = []
         if any(change.kind in _READ_OTHERWISE for change in self._told):
