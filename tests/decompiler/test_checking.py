@@ -479,6 +479,8 @@ CHANGES = [
     (Pads, "F.pad(x, (1, 1))", "F.pad(x, (1, 2))"),
     (Values, "RED = 1", "RED = 3"),
     (Values, 'pair, "é"', 'pair, "à"'),
+    (Net, "nn.ReLU()", "nn.Tanh()"),
+    (Net, "nn.ReLU()", "nn.ReLU(), nn.ReLU()"),
 ]
 
 

@@ -122,6 +122,39 @@ APART = [
         "y = torch.chunk(x, 2)\ny.append(x)\nreturn y, y",
         id="copy of a list that is used",
     ),
+    pytest.param(
+        "if n > 3:\n  raise ValueError('a')\nelse:\n  p = [1, 2]\np.append(n)\nreturn p",
+        "if n > 3:\n  raise ValueError('a')\nelse:\n  p = [3, 2]\np.append(n)\nreturn p",
+        id="list of constants behind a raise",
+    ),
+    pytest.param(
+        "p = [1, 2]\nm = 0\nfor i in range(n):\n  m += p.pop()\nreturn m",
+        "m = 0\nfor i in range(n):\n  p = [1, 2]\n  m += p.pop()\nreturn m",
+        id="list of constants in a loop",
+    ),
+    pytest.param(
+        "y = torch.chunk(x, 2)\nfor i in range(n):\n  z = list(y)\n  z.append(x)\n  n += len(z)\n"
+        "return n",
+        "y = torch.chunk(x, 2)\nfor i in range(n):\n  y.append(x)\n  n += len(y)\nreturn n",
+        id="copies in a loop",
+    ),
+    pytest.param(
+        "t = torch.tensor(n)\nu = t.to(torch.int64)\nu.add_(1)\nreturn int(t), u",
+        "t = torch.tensor(n)\nu = t.to(torch.int64)\nu.add_(1)\nreturn n, u",
+        id="write to what may be the tensor itself",
+    ),
+    pytest.param("return x[:, :][0]", "return x[0]", id="all columns before a row"),
+    pytest.param(
+        "return torch.ops.aten.slice(x, -3)[0]", "return x[0]", id="dimension from the end"
+    ),
+    pytest.param(
+        "y = x[:]\nx.t_()\nreturn y[0]", "x.t_()\nreturn x[0]", id="rows before they are columns"
+    ),
+    pytest.param(
+        "y = x[:]\nfor i in range(n):\n  x.t_()\nreturn y[0]",
+        "for i in range(n):\n  x.t_()\nreturn x[0]",
+        id="rows before a loop",
+    ),
     pytest.param("return torch.tensor(v)", "return torch.tensor(v, dtype=torch.int32)", id="dtype"),
     pytest.param(
         "return torch.conv1d(x, x, None, [1], [1])",

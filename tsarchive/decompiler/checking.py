@@ -156,10 +156,9 @@ def checked(
         if WHOLE in failures:
             return CodeCheck(tuple(_refused(before, failures)))
         with _readable(archive, Calls(), known) as after:
-            names = _other_names(definitions)
-            found = _compared(before, after, failures, names)
             own = frozenset(definitions.values())
-            return CodeCheck(tuple(_of_library(method, own) for method in found))
+            names = _other_names(definitions)
+            return CodeCheck(tuple(_compared(before, after, failures, names, own)))
 
 
 def _of_library(method: MethodCheck, own: Collection[str]) -> MethodCheck:
@@ -170,6 +169,14 @@ def _of_library(method: MethodCheck, own: Collection[str]) -> MethodCheck:
     if is_own or not is_elsewhere or method.outcome == "equal":
         return method
     return dataclasses.replace(method, outcome="library")
+
+
+def _is_another_module(pair: RoutinePair) -> bool:
+    """Return whether the package has a class of another name, in whatever folder, where the archive
+    has that of a method; or, for the method that counts them, whether it is another number of
+    modules."""
+    own, other = (name.split(".")[-2:] for name in (pair.name, pair.name_after))
+    return own != other or (own[-1] == "__len__" and pair.after is not None)
 
 
 def _home(name: str) -> str:
@@ -261,15 +268,20 @@ def _refused(archive: Readable, failures: Mapping[str, str]) -> Iterator[MethodC
 
 
 def _compared(
-    before: Readable, after: Readable, failures: Mapping[str, str], known_as: Mapping[str, str]
+    before: Readable,
+    after: Readable,
+    failures: Mapping[str, str],
+    known_as: Mapping[str, str],
+    own: Collection[str],
 ) -> Iterator[MethodCheck]:
     comparison = _comparison(before, after, known_as)
     routines = _Routines(comparison, before, after)
     for pair in routines.pairs:
         if pair.name in failures:
-            yield MethodCheck(pair.name, pair.where, "not scripted", reason=failures[pair.name])
+            found = MethodCheck(pair.name, pair.where, "not scripted", reason=failures[pair.name])
         else:
-            yield routines.check(pair)
+            found = routines.check(pair)
+        yield found if _is_another_module(pair) else _of_library(found, own)
     for name, definition, scripted in comparison.values():
         told = _values_of(definition), _values_of(scripted)
         if told[0] != told[1]:

@@ -36,9 +36,12 @@ from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 from tsarchive.analyses.encoding import Plain
+from tsarchive.diffing.plain_values import is_same
 from tsarchive.diffing.routines import typed, walk
 from tsarchive.formats.contents import Body, Definition, Operation, Outline, Routine
+from tsarchive.operators.effects import schema_may_write
 from tsarchive.operators.upgraders import OLDER
+from tsarchive.run.operators import operator_schemas
 
 _OLDER_MEANING: Final = "older meaning"
 _READ: Final = "prim::GetAttr"
@@ -94,14 +97,18 @@ _QUIET: Final = frozenset({_READ, *_CASTS, *_DISPLAYS, *_FREE, *_NUMBERS, *_FRES
 """Operations that change nothing, besides all that is free to stand anywhere."""
 _CALCULATING: Final = frozenset(
     f"aten::{name}{overload}"
-    for name in ("add", "sub", "mul", "div", "floor_divide", "remainder", "eq", "floor", "to")
-    for overload in ("", ".Tensor", ".Scalar", ".dtype")
+    for name in ("add", "sub", "mul", "div", "floor_divide", "remainder", "eq", "floor")
+    for overload in ("", ".Tensor", ".Scalar")
 )
 """Operators that neither change a tensor nor keep it."""
+_TO_DTYPE: Final = "aten::to.dtype"
 _SLICE: Final = "aten::slice.Tensor"
 _TAKING: Final = frozenset({_SLICE, "aten::select.int"})
 _ENDS: Final[Sequence[Plain]] = (["int", 0], ["int", 2**63 - 1])
 """The first and the last row of a tensor, as a slice has them that leaves out neither."""
+_ALL: Final[Sequence[Plain]] = [["NoneType", None], ["NoneType", None], ["int", 1]]
+"""The bounds and the step of a slice that leaves out nothing."""
+_NO_DIM: Final = 2**63
 _NOT: Final = "aten::__not__"
 _CONDITIONS: Final = frozenset({_NOT, *_OPPOSITES, *_OPPOSITES.values()})
 _NONE: Final[Plain] = ["NoneType", None]
@@ -200,7 +207,11 @@ def _without_defaults(called: Routine, given: Sequence[Plain]) -> Sequence[Plain
     """Return the arguments of a call, those at the end aside that are defaults of the function."""
     arguments: Sequence[Any] = called.arguments
     kept = len(given)
-    while kept and arguments[kept - 1][2] and arguments[kept - 1][2] == _content(given[kept - 1]):
+    while (
+        kept
+        and arguments[kept - 1][2]
+        and is_same(arguments[kept - 1][2], _content(given[kept - 1]))
+    ):
         kept -= 1
     return given[:kept]
 
@@ -218,10 +229,13 @@ def _uses(body: Body) -> Iterator[Plain]:
     yield from body.results
 
 
-def _own_uses(body: Body) -> Iterator[int]:
-    """Yield what the operations of a body use, and not those in them."""
-    uses = chain.from_iterable(operation.inputs for operation in body.operations)
-    return (use for use in uses if isinstance(use, int))
+def _uses_at_most_once(body: Body) -> Iterator[int]:
+    """Yield what runs at most once for each run of a body uses: the body itself, and branches."""
+    for operation in body.operations:
+        yield from (use for use in operation.inputs if isinstance(use, int))
+        for inner in operation.bodies if operation.operator == _IF else ():
+            yield from _uses_at_most_once(inner)
+    yield from (use for use in body.results if isinstance(use, int))
 
 
 def _bounds_left_out(inputs: Sequence[Plain]) -> Sequence[Plain]:
@@ -232,16 +246,54 @@ def _bounds_left_out(inputs: Sequence[Plain]) -> Sequence[Plain]:
 
 
 def _takes_all(operation: Operation) -> bool:
-    if operation.operator != _SLICE:
-        return False
-    given = [None if isinstance(use, int) else typed(use)[1] for use in operation.inputs[4:]]
-    bounds = [use for use in operation.inputs[2:4] if isinstance(use, int) or use != _NONE]
-    return given == [1] and not bounds
+    return operation.operator == _SLICE and _bounds_left_out(operation.inputs)[2:] == _ALL
 
 
-def _taken_from(body: Body) -> Iterator[Plain]:
-    """Yield the tensors that rows or columns are taken of."""
-    return (each.inputs[0] for each in walk(body) if each.operator in _TAKING)
+def _passed_on_whole(body: Body) -> Iterator[int]:
+    """Yield the tensors that are all rows of another, and of which a part is taken before anything
+    may change the other, along a dimension that is not before theirs.
+
+    With any dimension before, the slice might fail where what takes the part does not.
+    """
+    dims: dict[Plain, int] = {}
+    for operation, output in _numbered(body):
+        dim = _dim_of(operation)
+        if dim is None:
+            dims = dims if _changes_nothing(operation) else {}
+            continue
+        first = operation.inputs[0]
+        if isinstance(first, int) and dims.get(first, _NO_DIM) <= dim:
+            yield first
+        if _takes_all(operation):
+            dims[output] = dim
+
+
+def _dim_of(operation: Operation) -> int | None:
+    """Return the dimension that a part is taken along, where it is known and counted from 0."""
+    if operation.operator not in _TAKING or isinstance(operation.inputs[1], int):
+        return None
+    dim: Any = typed(operation.inputs[1])[1]
+    return dim if dim >= 0 else None
+
+
+def _changes_nothing(operation: Operation) -> bool:
+    if operation.operator.startswith("prim::"):
+        return operation.operator in _QUIET
+    schemas = operator_schemas(operation.operator.partition(".")[0])
+    own = [schema for schema in schemas if schema.full_name == operation.operator]
+    return bool(own) and not any(map(schema_may_write, own))
+
+
+def _numbered(body: Body, first: int = 0) -> Iterator[tuple[Operation, int]]:
+    """Yield the operations of a body, and those in them, with the number of their first result."""
+    first += len(body.params)
+    for operation in body.operations:
+        end = first + sum(map(_count, operation.bodies))
+        yield operation, end
+        for inner in operation.bodies:
+            yield from _numbered(inner, first)
+            first += _count(inner)
+        first = end + len(operation.outputs)
 
 
 def _gives_condition(branch: Operation, own: Sequence[int]) -> bool:
@@ -256,9 +308,20 @@ def _held(bodies: Iterable[Body]) -> Iterator[Plain]:
     for body in bodies:
         yield from body.results
         for operation in body.operations:
-            if operation.operator not in _TO_NUMBER | _CALCULATING:
+            if not _only_calculates(operation):
                 yield from operation.inputs
             yield from _held(operation.bodies)
+
+
+def _only_calculates(operation: Operation) -> bool:
+    """Return whether an operation neither changes nor keeps a tensor of an int.
+
+    Of another dtype it is another tensor.
+    """
+    if operation.operator == _TO_DTYPE:
+        dtype = operation.inputs[1]
+        return not isinstance(dtype, int) and typed(dtype)[1] != _DTYPES["int"]
+    return operation.operator in _TO_NUMBER | _CALCULATING
 
 
 def _calls_torch(operation: Operation) -> bool:
@@ -351,7 +414,17 @@ class _Constant(NamedTuple):
     content: Plain
 
 
-_Settled = int | Operation | _Constant
+class _Waiting:
+    """An operation that is written before what uses its result: its number is None until then."""
+
+    __slots__ = ("number", "operation")
+
+    def __init__(self, operation: Operation) -> None:
+        self.operation = operation
+        self.number: int | None = None
+
+
+_Settled = int | Operation | _Constant | _Waiting
 
 
 class _Settling:
@@ -372,20 +445,19 @@ class _Settling:
         self._count = 0
         self._used = Counter(use for use in _uses(body) if isinstance(use, int))
         self._here: frozenset[int] = frozenset()
-        self._taken = {use for use in _taken_from(body) if isinstance(use, int)}
+        self._whole = {*_passed_on_whole(body)}
         self._made: set[int] = set()
-        self._waiting: dict[int, Operation] = {}
+        self._waiting: list[_Waiting] = []
         passing = _Passing(body)
         self._passed, self._types = passing.found, passing.types
         self._given = {use for use in _given(body) if isinstance(use, int)}
         self._held = {use for use in _held([body]) if isinstance(use, int)}
 
     def body(self, body: Body) -> Body:
-        own = (use for use in body.results if isinstance(use, int))
-        outer, self._here = self._here, frozenset(chain(_own_uses(body), own))
+        outer, self._here = self._here, frozenset(_uses_at_most_once(body))
         written: list[Operation] = []
         self._write(body, written)
-        self._write_waiting(body.results, written)
+        self._write_waiting(self._awaited(body.results), written)
         results = [] if _raises(body) else [self._use(use, written) for use in body.results]
         self._here = outer
         return Body(body.params, written, results)
@@ -396,7 +468,7 @@ class _Settling:
         self._define(len(body.params))
         for operation in map(self._named, body.operations):
             if self._waiting and not self._waits(operation):
-                self._write_waiting(_uses(Body([], [operation], [])), written)
+                self._write_waiting(self._awaited(_uses(Body([], [operation], []))), written)
                 if operation.operator not in _QUIET:
                     self._write_waiting(self._numbers_waiting(), written)
             self._operation(operation, written)
@@ -453,7 +525,7 @@ class _Settling:
 
     def _is_free(self, operation: Operation) -> bool:
         if operation.operator in _DISPLAYS or operation.operator in _CONDITIONS:
-            return self._used[self._next] == 1 and self._next in self._here
+            return self._is_used_once()
         if operation.operator == _OF_NUMBER:
             return self._is_int(operation.inputs[0]) and self._next not in self._held
         if operation.operator in _FREE:
@@ -464,9 +536,13 @@ class _Settling:
         """Return whether an operation only copies a list that nothing else uses, or passes on
         all of a tensor of which a part is taken."""
         if _takes_all(operation):
-            return self._used[self._next] == 1 and self._next in self._taken
+            return self._used[self._next] == 1 and self._next in self._whole
         is_copy = operation.operator == _COPY and operation.inputs[0] in self._made
         return is_copy or operation.operator in _CASTS
+
+    def _is_used_once(self) -> bool:
+        """Return whether the next value has one use, which runs once for each time it is made."""
+        return self._used[self._next] == 1 and self._next in self._here
 
     def _is_int(self, use: Plain) -> bool:
         return self._type_of(use) == "int"
@@ -498,7 +574,7 @@ class _Settling:
 
     def _constant_list(self, operation: Operation) -> _Constant | None:
         """Return the list that is made of constants, for one operator that is given it."""
-        is_given = self._next in self._given and self._used[self._next] == 1
+        is_given = self._next in self._given and self._is_used_once()
         if operation.operator != _LIST or not is_given:
             return None
         items = [_content(use) for use in operation.inputs]
@@ -513,19 +589,20 @@ class _Settling:
             return not any(isinstance(use, int) for use in operation.inputs)
         return operation.operator in _NUMBERS
 
-    def _write_waiting(self, uses: Iterable[Plain], written: list[Operation]) -> None:
-        """Write the operations that wait for what uses them."""
-        for use in [*uses] if self._waiting else ():
-            operation = self._waiting.pop(use, None) if isinstance(use, int) else None
-            if operation is not None and isinstance(use, int):
-                inputs = [self._use(each, written) for each in operation.inputs]
-                written.append(operation._replace(inputs=inputs))
-                self._values[use] = self._count
-                self._count += 1
+    def _awaited(self, uses: Iterable[Plain]) -> list[_Waiting]:
+        """Return what waits for one of these uses."""
+        found = (self._values.get(use) for use in uses if isinstance(use, int))
+        return [value for value in found if isinstance(value, _Waiting)]
 
-    def _numbers_waiting(self) -> list[int]:
-        waiting = self._waiting.items()
-        return [value for value, operation in waiting if operation.operator in _NUMBERS]
+    def _numbers_waiting(self) -> list[_Waiting]:
+        return [each for each in self._waiting if each.operation.operator in _NUMBERS]
+
+    def _write_waiting(self, ready: Iterable[_Waiting], written: list[Operation]) -> None:
+        """Write operations that have waited, each once."""
+        for each in ready:
+            if each.number is None:
+                self._waiting.remove(each)
+                each.number = self._read(each.operation, written)
 
     def _operation(self, operation: Operation, written: list[Operation]) -> None:
         known = self._number(operation)
@@ -540,8 +617,8 @@ class _Settling:
         elif operation.operator == _IF:
             self._if(operation, written)
         elif self._waits(operation):
-            self._waiting[self._next] = operation
-            self._note(0)
+            self._waiting.append(_Waiting(operation))
+            self._note(self._waiting[-1])
         else:
             self._keep(operation, written)
 
@@ -550,7 +627,7 @@ class _Settling:
         if operation.operator == _RAISE:
             inputs = [inputs[0], *(_RUNTIME_ERROR if use == _NONE else use for use in inputs[1:])]
         bodies = [*map(self.body, operation.bodies)]
-        if operation.operator in _MAKING and self._used[self._next] == 1:
+        if operation.operator in _MAKING and self._is_used_once():
             self._made.add(self._next)
         self._define(len(operation.outputs))
         written.append(operation._replace(inputs=inputs, bodies=bodies))
@@ -600,7 +677,7 @@ class _Settling:
                 self._used[result] += self._used[output] - 1
         outer = self._here
         here = {result for result, output in pairs if output in outer and isinstance(result, int)}
-        self._here = outer | here | {*_own_uses(body)}
+        self._here = outer | here | {*_uses_at_most_once(body._replace(results=[]))}
         self._next = start
         self._write(body, written)
         self._here = outer
@@ -627,6 +704,9 @@ class _Settling:
         found = self._values[use]
         if isinstance(found, _Constant):
             return self._use(found.content, written)
+        if isinstance(found, _Waiting):
+            assert found.number is not None
+            return found.number
         return self._read(found, written) if isinstance(found, Operation) else found
 
     def _read(self, operation: Operation, written: list[Operation]) -> int:

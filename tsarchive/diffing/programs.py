@@ -43,13 +43,15 @@ class _Pair(NamedTuple):
 class RoutinePair(NamedTuple):
     """A function or method of before, and that of after, None where there is none.
 
-    ``where`` is the path of the module that has it, with its name; ``name`` its qualified name.
+    ``where`` is the path of the module that has it, with its name; ``name`` its qualified name, and
+    ``name_after`` that of the function or method of after.
     """
 
     where: str
     name: str
     before: Routine
     after: Routine | None
+    name_after: str
 
 
 class ProgramComparison:
@@ -208,7 +210,7 @@ class ProgramComparison:
             for name, routine in self.names.definition(pair.before).routines.items():
                 after = pair.after.routines.get(name)
                 where, own = joined(pair.where, name), joined(pair.before.name, name)
-                yield RoutinePair(where, own, routine, after)
+                yield RoutinePair(where, own, routine, after, joined(pair.after.name, name))
 
     def values(self) -> Iterator[tuple[str, Definition, Definition]]:
         """Yield named tuples and enums by their names before, as they are before, in the names of
