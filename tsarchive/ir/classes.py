@@ -169,13 +169,13 @@ class Function:
         schema: FunctionSchema | Callable[[], FunctionSchema],
         define: Callable[[], Block],
     ) -> None:
-        self.qualified_name = qualified_name
+        self.qualified_name: str = qualified_name
         self._schema = schema
         self._define = define
         self._graph: Block | None = None
         self.sharing: SharedMethod | None = None
         self.liken: Callable[[], Likeness] | None = None
-        self.type = FunctionType(self)
+        self.type: FunctionType = FunctionType(self)
 
     @property
     def schema(self) -> FunctionSchema:

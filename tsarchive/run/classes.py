@@ -192,13 +192,13 @@ class Classes:
         self.container = container
         self.origin: Origin | None = None
         lock = threading.RLock()
-        self.enforcement = Enforcement(guard)
-        self.table = ClassTable(self._build, lock)
-        self.objects = Objects(self.table, self.enforcement.native_object, self.call, lock)
+        self.enforcement: Enforcement = Enforcement(guard)
+        self.table: ClassTable = ClassTable(self._build, lock)
+        self.objects: Objects = Objects(self.table, self.enforcement.native_object, self.call, lock)
         linkage = Linkage(
             self.table, self.objects, self.enforcement, Analyses(lock), self.enforcement.dispatch
         )
-        self.compiler = Compiler(linkage, lock, stored)
+        self.compiler: Compiler = Compiler(linkage, lock, stored)
 
     def call(self, function: Function, *arguments: Any) -> Any:
         """Run a function of the archive as its own code would."""
