@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from tsarchive.errors import SaveError, UnknownClassError, UnsupportedError
-from tsarchive.ir.classes import ClassConstant, ClassType, Function
+from tsarchive.ir.classes import ClassConstant, ClassType, Function, is_forward
 from tsarchive.ir.names import unmangled
 from tsarchive.ir.types import EnumType, TupleType, Type, annotation
 from tsarchive.policy import FOR_STRANGERS, Guard
@@ -29,7 +29,7 @@ from .compiler import Compiler, Stored
 from .copying import ClassReference, Origin, reduce_member, reduce_named_tuple
 from .enforcement import Enforcement
 from .linkage import Analyses, Linkage
-from .modules import CONTAINERS, ArchiveModule, ArchiveObject, HookedArchiveModule, is_forward
+from .modules import CONTAINERS, ArchiveModule, ArchiveObject, HookedArchiveModule
 from .objects import ClassTable, Objects, name_of
 from .slots import SlotKind, hides_member, is_dunder, is_special, slot_key, slot_kind, slot_place
 
