@@ -128,7 +128,7 @@ class PickleWriter:
     __slots__ = ("_by_identity", "_by_value", "_memos", "_shared", "out")
 
     def __init__(self, shared: frozenset[int] = frozenset()) -> None:
-        self.out = bytearray(op.PROTO.byte + b"\x02")
+        self.out: bytearray = bytearray(op.PROTO.byte + b"\x02")
         self._shared = shared
         self._by_identity: dict[int, int] = {}
         self._by_value: dict[object, int] = {}

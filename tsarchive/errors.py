@@ -115,7 +115,7 @@ class TargetError(UnsupportedError):
     ) -> None:
         record = obstacles[0].record if obstacles else None
         super().__init__(message, record=record, hint=hint)
-        self.obstacles = tuple(obstacles)
+        self.obstacles: tuple[Any, ...] = tuple(obstacles)
 
 
 class TorchVersionError(ArchiveError, ImportError):

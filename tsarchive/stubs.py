@@ -17,7 +17,7 @@ from typing import BinaryIO, Final
 from tsarchive.archive import open as opened
 from tsarchive.errors import UnsupportedError
 from tsarchive.formats.torchscript.inspection import TorchScriptView, class_finder
-from tsarchive.ir.classes import ClassType, InterfaceType
+from tsarchive.ir.classes import ClassType, InterfaceType, is_forward
 from tsarchive.ir.schema import Argument, FunctionSchema
 from tsarchive.ir.types import (
     BOOL,
@@ -47,6 +47,7 @@ _IMPORTS: Final = {
     "Any": "from typing import Any",
     "NamedTuple": "from typing import NamedTuple",
     "Protocol": "from typing import Protocol",
+    "overload": "from typing import overload",
     "torch": "import torch",
     "Tensor": "from torch import Tensor",
     "nn": "from torch import nn",
@@ -148,12 +149,24 @@ class _Stub:
         for name, method in class_.methods.items():
             if _is_name(name) and name not in _NOT_CALLED:
                 yield from self._method(name, method.schema)
-        if class_.is_module and "forward" in class_.methods:
-            yield from self._method("__call__", class_.methods["forward"].schema)
+        forwards = [
+            each.schema for name, each in class_.methods.items() if is_forward(class_, name)
+        ]
+        if "forward" not in class_.methods:
+            yield from self._overloads("forward", forwards)
+        yield from self._overloads("__call__", forwards)
         if (key := _CONTAINERS.get(class_.qualified_name)) is not None:
             yield f"def __getitem__(self, key: {key}) -> Any: ..."
             yield f"def __iter__(self) -> Iterator[{'Any' if key == 'int' else key}]: ..."
             yield "def __len__(self) -> int: ..."
+
+    def _overloads(self, name: str, schemas: Iterable[FunctionSchema]) -> Iterator[str]:
+        """Yield a method once for each of its schemas."""
+        methods = [line for schema in schemas for line in self._method(name, schema)]
+        for method in methods:
+            if len(methods) > 1:
+                yield "@overload"
+            yield method
 
     def _method(self, name: str, schema: FunctionSchema) -> Iterator[str]:
         """Yield a method; none where an argument has no name in Python."""

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import ast
+import inspect
 import io
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
@@ -50,6 +52,46 @@ def test_the_classes_of_a_module():
     assert "weight: Tensor" in lines
 
 
+class Recurrent(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.cell = nn.GRU(3, 3)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.cell(x)[0]
+
+
+def test_overloads_of_forward():
+    head, _, body = stub_of(Recurrent()).partition("class GRU(nn.Module):")
+    lines = [line.strip() for line in body.splitlines()]
+    assert "from typing import overload" in head
+    for name in ("forward", "__call__"):
+        places = [place for place, line in enumerate(lines) if line.startswith(f"def {name}(")]
+        assert len(places) == 2
+        assert {lines[place - 1] for place in places} == {"@overload"}
+
+
+def test_help_tells_overloads_of_forward():
+    module = tsarchive.load(io.BytesIO(saved(torch.jit.script(Recurrent()))))
+    text = inspect.getdoc(module.cell.forward)
+    assert "forward__0(self, input: Tensor, hx: Optional[Tensor] = None)" in text
+    assert "forward__1(self, input: __torch__.torch.nn.utils.rnn.PackedSequence" in text
+
+
+@pytest.mark.parametrize("path", ARCHIVES, ids=lambda path: path.stem)
+def test_methods_are_those_of_the_loaded_module(path):
+    body = ast.parse(tsarchive.stub(path)).body
+    root = next(node for node in body if isinstance(node, ast.ClassDef))
+    told = {node.name: node.args for node in root.body if isinstance(node, ast.FunctionDef)}
+    module = tsarchive.load(path, policy=tsarchive.Policy.trusted())
+    for name, signature in type(module).tsarchive_methods().items():
+        parameters = signature.parameters.values()
+        arguments = [*told[name].args, *told[name].kwonlyargs]
+        assert [each.arg for each in arguments] == [each.name for each in parameters]
+        given = [each for each in (*told[name].defaults, *told[name].kw_defaults) if each]
+        assert len(given) == sum(each.default is not each.empty for each in parameters)
+
+
 def test_what_type_checkers_say(tmp_path):
     (tmp_path / "net_types.pyi").write_text(
         tsarchive.stub(io.BytesIO(saved(torch.jit.script(Scaled()))))
@@ -68,8 +110,14 @@ def test_what_type_checkers_say(tmp_path):
 def test_stubs_of_archives_are_sound(tmp_path):
     for path in ARCHIVES:
         (tmp_path / f"{path.stem}.pyi").write_text(tsarchive.stub(path), encoding="utf-8")
-    done = checked(tmp_path, "--strict", *(f"{path.stem}.pyi" for path in ARCHIVES))
+    (tmp_path / "recurrent_cell.pyi").write_text(stub_of(Recurrent()))
+    done = checked(tmp_path, "--strict", *(path.name for path in tmp_path.glob("*.pyi")))
     assert done.returncode == 0, done.stdout
+    if find_spec("pyright") is not None:
+        (tmp_path / "pyrightconfig.json").write_text('{"typeCheckingMode": "strict"}')
+        command = [sys.executable, "-m", "pyright"]
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stdout
 
 
 def checked(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:

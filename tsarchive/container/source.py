@@ -40,7 +40,7 @@ class Source:
 
     is_elsewhere = False
     """True where bytes are asked of a server or of a file object, so that each request counts."""
-    is_sparing = False
+    is_sparing: bool = False
     """True where weights should be left unread, also by what checks files."""
 
     def __init__(

@@ -110,7 +110,7 @@ class Context(ABC):
         age: Age = ANY_AGE,
         infers_foreign: bool = False,
     ) -> None:
-        self.sources = Sources(files, debug, dialect.folder)
+        self.sources: Sources = Sources(files, debug, dialect.folder)
         self.operators = operators
         self.constant = constant
         self.version = version
@@ -119,12 +119,12 @@ class Context(ABC):
         self.dialect = dialect
         self.age = age
         self.reads_bodies = reads_bodies
-        self.open = OpenWorld() if open_world else None
+        self.open: OpenWorld | None = OpenWorld() if open_world else None
         self.infers_foreign = infers_foreign
         # Types with their sizes, by their ids, which stay theirs as the types are kept.
         self._sizes: dict[int, tuple[Type, int]] = {}
-        self.sharing = StructuralSharing(self.sources)
-        self.twins = Twins()
+        self.sharing: StructuralSharing = StructuralSharing(self.sources)
+        self.twins: Twins = Twins()
         self.found: dict[str, NamedType | None] = {}
         # What is being read; of the types in ``early`` the parts, which may refer to them.
         self.importing: set[str] = set()

@@ -512,7 +512,7 @@ class FunctionReader:
 
     def __post_init__(self) -> None:
         self._is_read = False
-        self.function = Function(self.name, self.schema, self.graph)
+        self.function: Function = Function(self.name, self.schema, self.graph)
 
     def schema(self) -> FunctionSchema:
         if self.context.open is not None:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeGuard
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeGuard
 
 from .schema import FunctionSchema
 from .types import NamedType, Type
 
 if TYPE_CHECKING:
     from .graph import Block, Placed
+
+_OVERLOAD: Final = re.compile("forward__[0-9]+")
 
 
 @dataclass(eq=False, slots=True)
@@ -78,6 +81,15 @@ class ClassType(NamedType):
         for hook in (*self.forward_hooks, *self.forward_pre_hooks):
             by_name.setdefault(hook.name, hook)
         yield from by_name.values()
+
+
+def is_forward(class_: ClassType, method: str) -> bool:
+    """Return whether calling the module runs this method: ``forward``, or an overload of it.
+
+    An archive has overloads as ``forward__0``, ``forward__1`` and so on, and no ``forward`` then.
+    """
+    is_overload = "forward" not in class_.methods and _OVERLOAD.fullmatch(method) is not None
+    return class_.is_module and (method == "forward" or is_overload)
 
 
 def is_module(type_: Type | None) -> TypeGuard[ClassType]:
@@ -169,13 +181,13 @@ class Function:
         schema: FunctionSchema | Callable[[], FunctionSchema],
         define: Callable[[], Block],
     ) -> None:
-        self.qualified_name = qualified_name
+        self.qualified_name: str = qualified_name
         self._schema = schema
         self._define = define
         self._graph: Block | None = None
         self.sharing: SharedMethod | None = None
         self.liken: Callable[[], Likeness] | None = None
-        self.type = FunctionType(self)
+        self.type: FunctionType = FunctionType(self)
 
     @property
     def schema(self) -> FunctionSchema:

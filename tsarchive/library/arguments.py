@@ -134,7 +134,7 @@ class Proposals:
         parameters = parameters_of(class_)
         self._required = {each.name for each in parameters if each.default is each.empty}
         self._choices = {each.name: self._values(each) for each in parameters}
-        self.misfit = f"no arguments of {class_.__name__} give its tensors and attributes"
+        self.misfit: str = f"no arguments of {class_.__name__} give its tensors and attributes"
         self._most_of_one = _CALLS_OF_TENSOR * (len(evidence.shapes) + _CALLS_OF_TENSOR)
         self._calls = 0
 

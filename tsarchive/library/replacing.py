@@ -11,10 +11,10 @@ from dataclasses import dataclass
 
 from torch import nn
 
-from tsarchive.ir.classes import ClassType, InterfaceType
+from tsarchive.ir.classes import ClassType, InterfaceType, is_forward
 from tsarchive.ir.graph import walk
 from tsarchive.ir.types import Type
-from tsarchive.run.modules import ArchiveModule, is_forward
+from tsarchive.run.modules import ArchiveModule
 
 from .arguments import construct
 from .known import class_named

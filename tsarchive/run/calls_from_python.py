@@ -282,7 +282,6 @@ class PublicOverloads(PublicMethod):
         signatures = [Signature(f.name, f.schema, compiler, is_method=True) for f in functions]
 
         def forward(self: Any, *arguments: Any, **keywords: Any) -> Any:
-            """Run the first overload that takes the arguments."""
             if not keywords and is_internal_call(self, arguments):
                 return methods[internal_call.method](self, *arguments)
             refused: list[str] = []
@@ -295,6 +294,10 @@ class PublicOverloads(PublicMethod):
                     return methods[signature.name](self, *arguments, **keywords)
             raise CallError("; ".join(refused))
 
+        shown = (f"    {each.name}{each.shown()}" for each in signatures)
+        about = "The first of its overloads that takes the arguments runs:"
+        module = functions[0].qualified_name.rpartition(".")[0]
+        _placed(forward, module, "forward", "", about, "", *shown)
         return forward
 
 
@@ -303,13 +306,18 @@ def as_it_is(value: Any) -> Any:
     return value
 
 
-def _described(call: Any, function: Function, signature: Signature, raw: Callable[..., Any]) -> Any:
-    """``call`` as ``help`` and ``inspect`` should see it: its source is the generated one."""
-    module, _, name = function.qualified_name.rpartition(".")
+def _placed(call: Any, module: str, name: str, *lines: str) -> None:
+    """Tell where ``call`` is from, with more lines of text."""
     call.__name__ = call.__qualname__ = name
     call.__module__ = module
     # Without a text of its own, help would show that of torch.nn.Module.
-    call.__doc__ = f"{name} of {module}, as the archive defines it."
+    call.__doc__ = "\n".join([f"{name} of {module}, as the archive defines it.", *lines])
+
+
+def _described(call: Any, function: Function, signature: Signature, raw: Callable[..., Any]) -> Any:
+    """``call`` as ``help`` and ``inspect`` should see it: its source is the generated one."""
+    module, _, name = function.qualified_name.rpartition(".")
+    _placed(call, module, name)
     call.__signature__ = signature.shown()
     call.__wrapped__ = raw
     return call

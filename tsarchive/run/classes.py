@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from tsarchive.errors import SaveError, UnknownClassError, UnsupportedError
-from tsarchive.ir.classes import ClassConstant, ClassType, Function
+from tsarchive.ir.classes import ClassConstant, ClassType, Function, is_forward
 from tsarchive.ir.names import unmangled
 from tsarchive.ir.types import EnumType, TupleType, Type, annotation
 from tsarchive.policy import FOR_STRANGERS, Guard
@@ -29,7 +29,7 @@ from .compiler import Compiler, Stored
 from .copying import ClassReference, Origin, reduce_member, reduce_named_tuple
 from .enforcement import Enforcement
 from .linkage import Analyses, Linkage
-from .modules import CONTAINERS, ArchiveModule, ArchiveObject, HookedArchiveModule, is_forward
+from .modules import CONTAINERS, ArchiveModule, ArchiveObject, HookedArchiveModule
 from .objects import ClassTable, Objects, name_of
 from .slots import SlotKind, hides_member, is_dunder, is_special, slot_key, slot_kind, slot_place
 
@@ -192,13 +192,13 @@ class Classes:
         self.container = container
         self.origin: Origin | None = None
         lock = threading.RLock()
-        self.enforcement = Enforcement(guard)
-        self.table = ClassTable(self._build, lock)
-        self.objects = Objects(self.table, self.enforcement.native_object, self.call, lock)
+        self.enforcement: Enforcement = Enforcement(guard)
+        self.table: ClassTable = ClassTable(self._build, lock)
+        self.objects: Objects = Objects(self.table, self.enforcement.native_object, self.call, lock)
         linkage = Linkage(
             self.table, self.objects, self.enforcement, Analyses(lock), self.enforcement.dispatch
         )
-        self.compiler = Compiler(linkage, lock, stored)
+        self.compiler: Compiler = Compiler(linkage, lock, stored)
 
     def call(self, function: Function, *arguments: Any) -> Any:
         """Run a function of the archive as its own code would."""

@@ -13,7 +13,7 @@ from collections.abc import Callable, Container, Hashable, Iterable, Iterator, M
 from contextlib import contextmanager
 from typing import Any, Final, NamedTuple
 
-from tsarchive.ir.classes import Function, is_module
+from tsarchive.ir.classes import Function, is_forward, is_module
 from tsarchive.ir.graph import (
     CONSTANT,
     Block,
@@ -31,7 +31,6 @@ from tsarchive.operators.python_forms import TURNS
 
 from .expressions import LIST, SCALARS, Expressions
 from .linkage import Bound, Linkage, Source, autocast, is_autocast, unpack_list
-from .modules import is_forward
 from .natives import Awaitable, Future
 from .operators import assumed, chosen, find_native, repeated
 from .passes.layers import Layer

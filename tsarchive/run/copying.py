@@ -70,7 +70,7 @@ def _member(class_: ClassReference | type, name: str) -> Any:
     return _class(class_)[name]
 
 
-def reduce_instance(value: Any, protocol: SupportsIndex) -> Any:
+def reduce_instance(value: Any, protocol: SupportsIndex, /) -> str | tuple[Any, ...]:
     """The result of ``__reduce_ex__`` of an instance: its own state, and a way to its class.
 
     Raises SaveError for tensors that oneDNN packed, whose order is that of one processor.

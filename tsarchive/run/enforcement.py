@@ -59,9 +59,9 @@ class Enforcement:
     def __init__(self, guard: Guard) -> None:
         self.guard = guard
         self.metering: Metering | None = None
-        self.dispatch = Dispatch()
-        self.traced = Dispatch(traceable, None, inlines=False)
-        self.exported = Dispatch(exportable, None, inlines=False, opens_blocks=True)
+        self.dispatch: Dispatch = Dispatch()
+        self.traced: Dispatch = Dispatch(traceable, None, inlines=False)
+        self.exported: Dispatch = Dispatch(exportable, None, inlines=False, opens_blocks=True)
         self._allowed: set[str] = set()
         self._asked: set[str] = set()
         if guard.limits == NO_LIMITS:

@@ -20,7 +20,7 @@ from typing import Any, Final, NamedTuple
 import torch
 
 from tsarchive.errors import ArchiveError, UnsupportedError
-from tsarchive.ir.classes import ClassType, Function, FunctionType, is_module
+from tsarchive.ir.classes import ClassType, Function, FunctionType, is_forward, is_module
 from tsarchive.ir.constants import EnumMember, TableConstant
 from tsarchive.ir.graph import CONSTANT, RETURN, Node, Value, must_be_none
 from tsarchive.ir.names import is_identifier, to_identifier
@@ -60,7 +60,6 @@ from .modules import (
     call_module,
     checked,
     is_certain,
-    is_forward,
     is_plain,
     method_of,
     plain_members,

@@ -84,7 +84,7 @@ class LazyFunction:
     def __init__(
         self, call: Call, source_of: Callable[[Call], Source], lock: AbstractContextManager[Any]
     ) -> None:
-        self.call = call
+        self.call: Call = call
         self._source_of = source_of
         self._lock = lock
         self._compiled: Callable[..., Any] | None = None

@@ -190,7 +190,7 @@ class Metering:
 
     def __init__(self, budgets: Budgets) -> None:
         self.budgets = budgets
-        self.bounded = budgets.bounded
+        self.bounded: Callable[[Callable[..., Any]], Callable[..., Any]] = budgets.bounded
         self._costs = TensorCosts(lambda size: budgets.current.check_bytes(size))
         self._known: dict[tuple[str, Implementation], Implementation] = {}
 

@@ -15,7 +15,6 @@ Children of containers can be replaced, not added or removed: code of the archiv
 from __future__ import annotations
 
 import inspect
-import re
 import threading
 from collections.abc import Callable, Iterator
 from types import FunctionType
@@ -137,7 +136,6 @@ _ALL_BACKWARD_PRE_HOOKS = torch_module._global_backward_pre_hooks
 _ALL_BACKWARD_HOOKS = torch_module._global_backward_hooks
 
 
-_OVERLOAD = "forward__[0-9]+"
 PACKED_SEQUENCE: Final = "__torch__.torch.nn.utils.rnn.PackedSequence"
 
 
@@ -336,12 +334,6 @@ def is_internal_call(module: Any, arguments: tuple[Any, ...]) -> bool:
     if internal_call.module is not module or len(arguments) != len(given):
         return False
     return all(one is other for one, other in zip(arguments, given, strict=True))
-
-
-def is_forward(class_: ClassType, method: str) -> bool:
-    """Return whether hooks of Python code run around calls of this method."""
-    is_overload = "forward" not in class_.methods and re.fullmatch(_OVERLOAD, method) is not None
-    return class_.is_module and (method == "forward" or is_overload)
 
 
 class _ListContainer(ArchiveModule):

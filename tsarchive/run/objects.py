@@ -12,7 +12,7 @@ import torch
 from tsarchive.ir.classes import ClassType
 from tsarchive.ir.types import EnumType, ListType, OptionalType, TupleType, Type
 
-from .conversion import Converters, native_name, type_of_class
+from .conversion import Converter, Converters, native_name, type_of_class
 from .foreign import ForeignObject
 from .operators import native_class
 from .slots import set_slot, unset_slots
@@ -33,7 +33,7 @@ class ClassTable:
         self._build = build
         self._lock = lock
         self._known: dict[Type, Any] = {}
-        self.converter = Converters(self.python_class).converter
+        self.converter: Callable[[Type], Converter] = Converters(self.python_class).converter
 
     def python_class(self, type_: Type) -> Any:
         """The Python class for a class, enum or named tuple of the archive."""

@@ -91,8 +91,8 @@ class Dataset:
     """
 
     def __init__(self, folder: str | os.PathLike[str]) -> None:
-        self.folder = _local(folder)
-        self.index = Index.of_folder(self.folder)
+        self.folder: Path = _local(folder)
+        self.index: Index = Index.of_folder(self.folder)
 
     @property
     def _format(self) -> TableFormat:

@@ -132,7 +132,7 @@ class Statements:
 
     def __init__(self, draw: DrawFn, vocabulary: Vocabulary) -> None:
         self.draw = draw
-        self.vocabulary = vocabulary
+        self.vocabulary: Vocabulary = vocabulary
 
     def pick(self, options: Sequence[T]) -> T:
         return self.draw(st.sampled_from(options))
@@ -599,7 +599,7 @@ class Models(Definitions):
 
     def __init__(self, draw: st.DrawFn, vocabulary: Vocabulary) -> None:
         super().__init__(draw, vocabulary)
-        self.outside = vocabulary.copy()
+        self.outside: Vocabulary = vocabulary.copy()
         self.annotations: list[str] = []
         self.init: list[str] = []
 

@@ -106,7 +106,7 @@ class DataFile(SegmentedFile):
 
     def __init__(self, source: Source) -> None:
         self.header: Header = read_data_header(source)
-        self.is_of_06 = self._is_of_06(source)
+        self.is_of_06: bool = self._is_of_06(source)
         super().__init__(source)
 
     def root(self) -> Table:

@@ -58,13 +58,13 @@ class Buffer:
         *,
         fills_file: bool = False,
     ) -> None:
-        self.data = data
-        self.schema = schema
-        self.record = record
-        self.start = start
-        self.size = len(data)
-        self.end = 0
-        self.fills_file = fills_file
+        self.data: memoryview[int] = data
+        self.schema: Schema = schema
+        self.record: str | None = record
+        self.start: int = start
+        self.size: int = len(data)
+        self.end: int = 0
+        self.fills_file: bool = fills_file
         self._bytes_left = self.size * _READ_PER_BYTE + _READ_ALWAYS
         self._tables_left = MAX_TABLES
 
@@ -124,9 +124,9 @@ class Table:
         self, buffer: Buffer, name: str, position: int,
         parent: Table | None, field: str = "", index: int | None = None,
     ) -> None:  # fmt: skip
-        self.buffer = buffer
-        self.name = name
-        self.position = position
+        self.buffer: Buffer = buffer
+        self.name: str = name
+        self.position: int = position
         self._from = (parent, field, index)
         self._slots = buffer.schema.slots[name]
         self._depth: int = 1 if parent is None else parent._depth + 1

@@ -259,7 +259,7 @@ class ExecutorchView(View):
     """
 
     has_listings = True
-    methods_record = RECORD
+    methods_record: str | None = RECORD
 
     def __init__(self, regions: Regions) -> None:
         self.regions = regions

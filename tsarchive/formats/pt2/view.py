@@ -142,7 +142,7 @@ class Pt2View(View):
 
     def __init__(self, records: Records) -> None:
         self.records = records
-        self.models = records.models
+        self.models: tuple[str, ...] = records.models
         self._container = records.container
         self._payloads: dict[str, dict[str, Payload]] = {}
 
