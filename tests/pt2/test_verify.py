@@ -112,7 +112,7 @@ def test_files_of_torch_and_of_others(path):
 def test_each_step_is_told(step):
     told = []
     tsarchive.verify(io.BytesIO(archive()), step=told.append)
-    assert tuple(told) == step
+    assert tuple(name for name in told if not name.startswith("container: ")) == step
 
 
 # Broken: one rule and one nature each
