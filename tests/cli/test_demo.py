@@ -17,7 +17,7 @@ from tsarchive.demo.measuring import TORCH_JIT, TSARCHIVE, Reply, Request, ask
 KEYS = {"torch", "threads", "models", "ok"}
 MODEL_KEYS = {"name", "tsarchive", "torch_jit", "torch_jit_reads_ours", "ok"}
 SIDE_KEYS = {
-    "bytes", "records", "load_seconds", "first_call_seconds", "second_call_seconds",
+    "nbytes", "records", "load_seconds", "first_call_seconds", "second_call_seconds",
     "outputs_equal", "max_difference", "stable", "first_difference", "error",
 }  # fmt: skip
 TIMES = ("load_seconds", "first_call_seconds", "second_call_seconds")
