@@ -6,6 +6,7 @@ import ast
 import importlib
 import io
 import json
+import os
 import sys
 from itertools import pairwise
 from pathlib import Path
@@ -118,6 +119,32 @@ def test_gradients(imported):
     torch.jit.script(module)(x).sum().backward()
     model(x).sum().backward()
     assert torch.equal(module.first.weight.grad, model.first.weight.grad)
+
+
+def test_a_new_directory_comes_whole(tmp_path, monkeypatch):
+    target = tmp_path / "model"
+    seen: list[set[str]] = []
+
+    def watched(move):
+        def moved(*places, **options):
+            move(*places, **options)
+            seen.append({str(p.relative_to(target)) for p in target.rglob("*") if p.is_file()})
+
+        return moved
+
+    for name in ("rename", "replace"):
+        monkeypatch.setattr(os, name, watched(getattr(os, name)))
+    written = {str(Path(file.name)) for file in tsarchive.decompile(ARCHIVE, target).files}
+    assert len(written) > 1
+    assert seen
+    assert all(files in (set(), written) for files in seen)
+    assert target.stat().st_mode == _made(tmp_path / "other").stat().st_mode
+    assert [*tmp_path.glob(".tsarchive-*")] == []
+
+
+def _made(folder: Path) -> Path:
+    folder.mkdir()
+    return folder
 
 
 def test_weights_follow_the_safetensors_format(tmp_path):

@@ -413,19 +413,24 @@ def _check_name(name: str, shown: str) -> None:
 
 
 def _written(target: Path, files: Mapping[str, bytes]) -> tuple[WrittenFile, ...]:
-    """Write all files beside the directory, then move them in one by one.
+    """Write all files beside the directory, then move them there.
 
-    Each is whole or not there. What ends the process between two moves leaves those before it.
+    A new directory comes whole or not at all. Into one that exists files are moved one by one, each
+    of them whole: what ends the process between two moves leaves those before it.
     """
     target.parent.mkdir(parents=True, exist_ok=True)
     with TemporaryDirectory(prefix=".tsarchive-", dir=target.parent) as folder:
+        made = Path(folder, "package")  # which has the permissions of a new directory
         for name, content in files.items():
-            path = Path(folder, name)
+            path = made / name
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(content)
-        for name in files:
-            (target / name).parent.mkdir(parents=True, exist_ok=True)
-            os.replace(Path(folder, name), target / name)
+        if not target.exists():
+            made.rename(target)
+        else:
+            for name in files:
+                (target / name).parent.mkdir(parents=True, exist_ok=True)
+                os.replace(made / name, target / name)
     return tuple(WrittenFile(name, len(content)) for name, content in sorted(files.items()))
 
 

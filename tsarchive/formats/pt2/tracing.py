@@ -25,7 +25,12 @@ from tsarchive.run.exporting.branches import Branching
 from tsarchive.run.exporting.decisions import Recording, Replaying
 from tsarchive.run.exporting.packed import standing_for, standing_in, unmarked
 from tsarchive.run.exporting.quantized import Quantization
-from tsarchive.run.exporting.state import following_state, keeping_tensors, watching
+from tsarchive.run.exporting.state import (
+    following_state,
+    keeping_attributes,
+    keeping_tensors,
+    watching,
+)
 from tsarchive.run.exporting.watching import storage_of
 from tsarchive.run.modules import ArchiveModule
 from tsarchive.run.operators import exporting
@@ -68,6 +73,7 @@ def _traced(
     given, named = standing_for((arguments, keywords), form)
     with (
         exporting(deciding, quantization, flow=flow),
+        keeping_attributes(module),
         standing_in(module, form, (given, named)) as stand,
         watching(module) as assigned,
         keeping_tensors(module),

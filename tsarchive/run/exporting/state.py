@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import chain
 from typing import Any, Final
@@ -56,6 +56,7 @@ def keeping_tensors(module: nn.Module) -> Iterator[None]:
     leaves = tree_leaves([value for name, value in _attributes(module) if name not in state])
     tensors = [leaf for leaf in leaves if isinstance(leaf, Tensor) and not leaf.is_inference()]
     kept = [(tensor, tensor._version, tensor.detach().clone()) for tensor in tensors]
+    with_gradients = {id(tensor) for tensor in tensors if tensor.requires_grad}
     try:
         yield
     finally:
@@ -63,24 +64,66 @@ def keeping_tensors(module: nn.Module) -> Iterator[None]:
             for tensor, version, before in kept:
                 if tensor._version != version:
                     tensor.copy_(before)
+                if tensor.requires_grad and id(tensor) not in with_gradients:
+                    tensor.detach_()
+
+
+@contextmanager
+def keeping_attributes(module: nn.Module) -> Iterator[None]:
+    """Leave attributes of modules and of objects in them, and items of lists and dicts, as they
+    are: an export puts others in their place, and copies of lists and dicts."""
+    tables = ((part._parameters, part._buffers) for part in module.modules())
+    holders: list[Any] = [*chain.from_iterable(tables), *_holders(module)]
+    kept = [(holder, _places(holder)) for holder in holders]
+    try:
+        yield
+    finally:
+        for holder, places in kept:
+            _put_back(holder, places)
+
+
+def _put_back(holder: Any, places: Sequence[tuple[Any, Any]]) -> None:
+    """Let a list or dict have the items that it had."""
+    if isinstance(holder, list):
+        holder[:] = [value for _, value in places]
+    elif [(key, id(value)) for key, value in holder.items()] != [(k, id(v)) for k, v in places]:
+        holder.clear()
+        holder.update(places)
 
 
 @contextmanager
 def following_state(module: nn.Module) -> Iterator[None]:
-    """Let lists, dicts and attributes that hold a parameter or buffer hold, during calls, what a
-    tracer has put in its place, so that a program sees one tensor in both."""
-    shared = [*_shared_places(module)]
+    """Let lists, dicts and attributes that hold a parameter or buffer, or a tuple with one, hold,
+    during calls, what a tracer has put in its place, so that a program sees one tensor in both."""
+    registered = {
+        id(tensor): (part, name)
+        for part in module.modules()
+        for name, tensor in chain(part._parameters.items(), part._buffers.items())
+        if tensor is not None
+    }
+    shared = [
+        (holder, key, value)
+        for holder in _holders(module)
+        for key, value in _places(holder)
+        if any(id(tensor) in registered for tensor in _tensors_of(value))
+    ]
     originals: dict[int, Tensor] = {}
 
+    def current(tensor: Tensor) -> Tensor:
+        if id(tensor) not in registered:
+            return tensor
+        found: Tensor = getattr(*registered[id(tensor)])
+        originals[id(found)] = tensor
+        return found
+
     def begin(*_: Any) -> None:
-        for holder, key, tensor, owner, name in shared:
-            current = holder[key] = getattr(owner, name)
-            originals[id(current)] = tensor
+        for holder, key, value in shared:
+            holder[key] = _with_tensors(value, current)
 
     def end(*_: Any) -> None:
         for holder in [place[0] for place in shared]:
             for key, value in _places(holder):
-                holder[key] = originals.get(id(value), value)
+                holder[key] = _with_tensors(value, lambda each: originals.get(id(each), each))
         originals.clear()
 
     hooks = [
@@ -94,20 +137,31 @@ def following_state(module: nn.Module) -> Iterator[None]:
             hook.remove()
 
 
-def _shared_places(module: nn.Module) -> Iterator[tuple[Any, Any, Tensor, nn.Module, str]]:
-    """Yield the dict or list, the key, and the tensor there, with the module that has the tensor
-    as a parameter or buffer, and its name."""
-    registered = {
-        id(tensor): (part, name)
-        for part in module.modules()
-        for name, tensor in chain(part._parameters.items(), part._buffers.items())
-        if tensor is not None
-    }
-    attributes = [vars(each) for each in module.modules() if isinstance(each, ArchiveModule)]
-    for holder in chain(attributes, containers_in(module.modules())):
-        for key, value in _places(holder):
-            if id(value) in registered:
-                yield holder, key, value, *registered[id(value)]
+def _tensors_of(value: Any) -> Iterator[Tensor]:
+    """Yield a tensor, or those of a tuple and of tuples in it."""
+    if isinstance(value, Tensor):
+        yield value
+    for item in value if isinstance(value, tuple) else ():
+        yield from _tensors_of(item)
+
+
+def _with_tensors(value: Any, change: Callable[[Tensor], Tensor]) -> Any:
+    """Return a value with others in the place of its :func:`_tensors_of`."""
+    if isinstance(value, Tensor):
+        return change(value)
+    if not any(change(tensor) is not tensor for tensor in _tensors_of(value)):
+        return value
+    items = [_with_tensors(item, change) for item in value]
+    return type(value)(*items) if hasattr(value, "_fields") else tuple(items)
+
+
+def _holders(module: nn.Module) -> Iterator[Any]:
+    """Yield what has the attributes of modules and of objects in them, and lists and dicts."""
+    for part in module.modules():
+        if isinstance(part, ArchiveModule):
+            yield vars(part)
+    for value in _holding(module.modules()):
+        yield vars(value) if isinstance(value, ArchiveObject) else value
 
 
 def _places(holder: Any) -> list[tuple[Any, Any]]:
@@ -149,10 +203,15 @@ def _attributes(module: nn.Module) -> Iterator[tuple[str, Any]]:
 def containers_in(values: Iterable[Any]) -> Iterator[Any]:
     """Yield the lists and dicts in values, in other containers and in attributes, each time that
     they are met."""
+    return (value for value in _holding(values) if isinstance(value, (list, dict)))
+
+
+def _holding(values: Iterable[Any]) -> Iterator[Any]:
+    """Yield lists, dicts and objects in values, in other containers and in attributes."""
     for value in values:
-        if isinstance(value, (list, dict)):
+        if isinstance(value, (list, dict, ArchiveObject)):
             yield value
-        yield from containers_in(_items(value))
+        yield from _holding(_items(value))
 
 
 def _items(value: Any) -> Iterable[Any]:
