@@ -108,7 +108,6 @@ _ENDS: Final[Sequence[Plain]] = (["int", 0], ["int", 2**63 - 1])
 """The first and the last row of a tensor, as a slice has them that leaves out neither."""
 _ALL: Final[Sequence[Plain]] = [["NoneType", None], ["NoneType", None], ["int", 1]]
 """The bounds and the step of a slice that leaves out nothing."""
-_NO_DIM: Final = 2**63
 _NOT: Final = "aten::__not__"
 _CONDITIONS: Final = frozenset({_NOT, *_OPPOSITES, *_OPPOSITES.values()})
 _NONE: Final[Plain] = ["NoneType", None]
@@ -207,13 +206,13 @@ def _without_defaults(called: Routine, given: Sequence[Plain]) -> Sequence[Plain
     """Return the arguments of a call, those at the end aside that are defaults of the function."""
     arguments: Sequence[Any] = called.arguments
     kept = len(given)
-    while (
-        kept
-        and arguments[kept - 1][2]
-        and is_same(arguments[kept - 1][2], _content(given[kept - 1]))
-    ):
+    while kept and _is_default(arguments[kept - 1][2], given[kept - 1]):
         kept -= 1
     return given[:kept]
+
+
+def _is_default(default: Sequence[Plain], use: Plain) -> bool:
+    return bool(default) and is_same(default, _content(use))
 
 
 def _content(use: Plain) -> Sequence[Plain]:
@@ -255,14 +254,14 @@ def _passed_on_whole(body: Body) -> Iterator[int]:
 
     With any dimension before, the slice might fail where what takes the part does not.
     """
-    dims: dict[Plain, int] = {}
+    dims: dict[int, int] = {}
     for operation, output in _numbered(body):
         dim = _dim_of(operation)
         if dim is None:
-            dims = dims if _changes_nothing(operation) else {}
+            dims = dims if dims and _changes_nothing(operation) else {}
             continue
         first = operation.inputs[0]
-        if isinstance(first, int) and dims.get(first, _NO_DIM) <= dim:
+        if isinstance(first, int) and first in dims and dims[first] <= dim:
             yield first
         if _takes_all(operation):
             dims[output] = dim
