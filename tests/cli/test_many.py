@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
+import sys
 
 import pytest
+import torch
 
 import tsarchive
 from tests.support.archives import ARCHIVES, ROOT
@@ -125,9 +128,32 @@ def test_files_of_folders_that_are_no_archives_are_skipped(name, folder):
     (folder / "optimizer.bin").write_text("no archive")
     done = run(name, "models")
     assert done.exit_code == 0
-    assert done.stderr == "3 files: 3 fine, 0 with findings, 0 not read; 1 skipped\n"
+    assert done.stderr.splitlines() == [
+        "models/optimizer.bin: skipped: not a zip archive: there is no end record",
+        "3 files: 3 fine, 0 with findings, 0 not read; 1 skipped",
+    ]
     assert run(name, "models/optimizer.bin").exit_code == 2
     assert run(name, "models/optimizer.bin", "models/a.pt").exit_code == 2
+
+
+@pytest.mark.parametrize("name", ["tree", "tensors"])
+def test_checkpoints_of_folders_are_skipped(name, folder):
+    torch.save({"weight": torch.ones(2)}, folder / "checkpoint.pt")
+    done = run(name, "models", "--jsonl")
+    assert done.exit_code == 0
+    assert "models/checkpoint.pt: skipped: a torch.save checkpoint\n" in done.stderr
+    assert len(done.stdout.splitlines()) == 3
+    assert run(name, "models/checkpoint.pt").exit_code == 2
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there are no named pipes")
+def test_pipes_and_links_of_folders_are_not_waited_for(folder):
+    os.mkfifo(folder / "pipe.pt")
+    (folder / "again").symlink_to(folder)
+    (folder / "gone.pt").symlink_to(folder / "none.pt")
+    done = run("verify", "models", "--jsonl")
+    files = [json.loads(line).get("file") for line in done.stdout.splitlines()]
+    assert [file for file in files if file] == [f"models/{file}" for file in GOOD]
 
 
 @every_command

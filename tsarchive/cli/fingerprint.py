@@ -33,8 +33,8 @@ from .many import (
     Tally,
     Wanted,
     is_folder,
-    is_left_out,
     jsonl_option,
+    left_out,
     require_one_form,
     wanted,
 )
@@ -161,7 +161,9 @@ def _row(
     try:
         row = read(path, weights=weights, step=under(path, step))
     except (ArchiveError, OSError) as error:
-        if is_left_out(file, error):
+        reason = left_out(file, error)
+        if reason is not None:
+            say(f"{path}: skipped: {reason}", stderr=True)
             tally.note("skipped")
             return None
         tally.fail(error)

@@ -16,7 +16,7 @@ from tsarchive.errors import ArchiveError
 from tsarchive.formats.registry import format_named
 
 from .command import FINDINGS, UNUSABLE, Command, FilePath, describe, json_option, report
-from .many import begins_like_an_archive
+from .many import reason_to_skip
 from .options import IMPORTS, chosen_policy, import_option, policy_options
 from .output import print_json, progress_of, say
 
@@ -295,23 +295,3 @@ def files_below(folder: str) -> Iterator[str]:
             yield from files_below(entry.path)
         else:
             yield entry.path
-
-
-def reason_to_skip(path: str) -> str | None:
-    """Why a file below a folder has no saves to compare; None where it has, or should have.
-
-    TorchScript and PT2 archives and files of ExecuTorch are saved again. A file that begins like
-    one of them, or cannot be read, is not skipped: checking it gives the error.
-    """
-    if os.path.isdir(path):
-        return "a link to a folder, which is not followed"
-    if not os.path.isfile(path):
-        return "no regular file" if os.path.exists(path) else "a link to nothing"
-    try:
-        with tsarchive.open(path) as archive:
-            found = format_named(archive.kind)
-            return None if found.is_saved_again else found.what_it_is
-    except ArchiveError as error:
-        return None if begins_like_an_archive(path) else error.message
-    except OSError:
-        return None

@@ -13,9 +13,10 @@ from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 import click
 
+import tsarchive
 from tsarchive.describing.text import plural
 from tsarchive.errors import ArchiveError, CallError
-from tsarchive.formats.registry import format_beginning
+from tsarchive.formats.registry import format_beginning, format_named
 from tsarchive.remote import is_url
 from tsarchive.steps import Step, under
 
@@ -85,17 +86,38 @@ def _files_of(file: str) -> Iterator[Wanted]:
             yield Wanted(path, is_named=False)
 
 
-def begins_like_an_archive(path: str) -> bool:
+def _begins_like_an_archive(path: str) -> bool:
     """Return whether a file on this machine has the first bytes of an archive or a program."""
     with Path(path).open("rb") as file:
         head = file.read(_HEAD_BYTES)
     return bool(_FIRST_RECORD.match(head) or format_beginning(head))
 
 
-def is_left_out(file: Wanted, error: Exception) -> bool:
-    """Return whether an error says no more than that a file in a folder is no archive."""
-    is_other = isinstance(error, ArchiveError) and not (file.is_named or is_url(file.path))
-    return is_other and not begins_like_an_archive(file.path)
+def reason_to_skip(path: str) -> str | None:
+    """Return why a file in a folder is none of a model; None where it is, or should be.
+
+    TorchScript and PT2 archives and files of ExecuTorch are. A file that begins like one of them,
+    or cannot be read, is not skipped: looking at it gives the error.
+    """
+    if os.path.isdir(path):
+        return "a link to a folder, which is not followed"
+    if not os.path.isfile(path):
+        return "no regular file" if os.path.exists(path) else "a link to nothing"
+    try:
+        with tsarchive.open(path) as archive:
+            found = format_named(archive.kind)
+            return None if found.is_saved_again else found.what_it_is
+    except ArchiveError as error:
+        return None if _begins_like_an_archive(path) else error.message
+    except OSError:
+        return None
+
+
+def left_out(file: Wanted, error: Exception) -> str | None:
+    """Return why a file in a folder is none that errors are about; None where it is one."""
+    if file.is_named or is_url(file.path) or not isinstance(error, ArchiveError):
+        return None
+    return reason_to_skip(file.path)
 
 
 @dataclass(slots=True)
@@ -161,9 +183,10 @@ def _look_at_one(file: Wanted, look: Look, step: Step, sink: _Sink, tally: Tally
     try:
         found = look(file.path, under(file.path, step))
     except Exception as error:  # also a defect: the other files are looked at all the same
-        if is_left_out(file, error):
+        reason = left_out(file, error)
+        if reason is not None:
             tally.note("skipped")
-            sink.skip(file.path, error)
+            sink.skip(file.path, reason)
         else:
             tally.fail(error)
             sink.fail(file.path, error)
@@ -181,8 +204,9 @@ class _Sink:
     def fail(self, path: str, error: Exception) -> None:
         """Take why a file could not be read."""
 
-    def skip(self, path: str, error: Exception) -> None:
+    def skip(self, path: str, reason: str) -> None:
         """Take why a file was passed over."""
+        say(f"{path}: skipped: {reason}", stderr=True)
 
     def end(self, tally: Tally) -> None:
         say(tally.summary(), stderr=True)
@@ -230,8 +254,8 @@ class _Documents(_Sink):
     def fail(self, path: str, error: Exception) -> None:
         self._files.append(_failed(path, error))
 
-    def skip(self, path: str, error: Exception) -> None:
-        self._skipped.append({"file": path, "reason": str(error)})
+    def skip(self, path: str, reason: str) -> None:
+        self._skipped.append({"file": path, "reason": reason})
 
     def end(self, tally: Tally) -> None:
         print_json({"files": self._files, "skipped": self._skipped}, "files")
