@@ -45,8 +45,6 @@ _ALIKE: Final = 15
 # So many changes that are alike are told as one, with the first modules of them.
 _MANY_ALIKE: Final = 4
 _NAMED: Final = 4
-# More representable numbers between two say nothing.
-_MANY_ULPS: Final = 1_000_000
 # What is told of a function stands in it.
 _IN_CODE: Final = frozenset({"code", "constant", "operator"})
 _OLD: Final = "red"
@@ -264,7 +262,7 @@ def _line(change: Change, module: str, routines: Collection[str] = ()) -> str:
     is_inside = change.kind in _IN_CODE and change.where in routines
     named = f"{change.kind} {'in ' * is_inside}{where}".rstrip()
     if change.values is not None:
-        return f"{named}: {_distance(change.values)}"
+        return f"{named}: {change.values!s}"
     if change.before is None:
         return f"{named}: added{_added(change.where, change.after)}"
     if change.after is None:
@@ -310,19 +308,6 @@ def _part(text: str, start: int) -> str:
     """Return what a text has from a place on, as far as there is room."""
     end = start + _LONGEST_OF_TWO
     return f"{'...' if start else ''}{text[start:end]}{'...' if text[end:] else ''}"
-
-
-def _distance(found: ValueDifference) -> str:
-    differing = f"{found.differing:,} of {found.elements:,} ({found.share:.2%}) differ"
-    if found.special:
-        return f"{differing}, {found.special}"
-    has_ulps = found.max_ulps is not None and found.max_ulps <= _MANY_ULPS
-    ulps = f", {plural(found.max_ulps or 0, 'ulp')}" if has_ulps else ""
-    return (
-        f"{differing}, by at most {found.max_absolute:.4g} "
-        f"({found.max_relative:.4g} relative{ulps}); "
-        f"norm {found.norm:.4g} of {found.norm_before:.4g}"
-    )
 
 
 def _show_code(method: MethodChange) -> None:

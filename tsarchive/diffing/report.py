@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Literal, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 from tsarchive.analyses.encoding import Plain
 from tsarchive.describing.text import plural
@@ -25,6 +25,10 @@ class SourceLine:
     def __str__(self) -> str:
         where = f"{self.file or '<unknown>'}:{self.line}"
         return f"{where}: {self.text}" if self.text else where
+
+
+# More representable numbers between two say nothing.
+_MANY_ULPS: Final = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +72,18 @@ class ValueDifference:
         }
         named = ", ".join(f"{count:,} {words}" for words, count in told.items() if count)
         return named or ("" if self.max_absolute else "in their bits alone")
+
+    def __str__(self) -> str:
+        differing = f"{self.differing:,} of {self.elements:,} ({self.share:.2%}) differ"
+        if self.special:
+            return f"{differing}, {self.special}"
+        has_ulps = self.max_ulps is not None and self.max_ulps <= _MANY_ULPS
+        ulps = f", {plural(self.max_ulps or 0, 'ulp')}" if has_ulps else ""
+        return (
+            f"{differing}, by at most {self.max_absolute:.4g} "
+            f"({self.max_relative:.4g} relative{ulps}); "
+            f"norm {self.norm:.4g} of {self.norm_before:.4g}"
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,4 +216,9 @@ class DiffReport(Report):
         return f"{self.before} to {self.after}: {plural(len(self.changes), 'change')}{other}"
 
     def _rows(self) -> Sequence[Sequence[object]]:
-        return [(one.kind, one.where, one.before, one.after) for one in self.changes]
+        return [(one.kind, one.where, *_sides(one)) for one in self.changes]
+
+
+def _sides(change: Change) -> tuple[object, object]:
+    """Return what stands before and after, or how far values are apart, which have many digits."""
+    return (change.before, change.after) if change.values is None else (change.values, None)
