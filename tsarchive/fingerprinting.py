@@ -72,6 +72,9 @@ class Fingerprint:
     def __rich_repr__(self) -> Iterator[tuple[str, object]]:
         yield from self._parts()
 
+    def __str__(self) -> str:
+        return self.model or self.code
+
     def __repr__(self) -> str:
         return f"<Fingerprint {self.model}: {len(self.tensors):,} tensors>"
 

@@ -80,7 +80,8 @@ def command(
     saved again by torch.jit or tsarchive, in the canonical form, compressed, or under another
     name. Runs nothing of the file, and does not import torch.
 
-    With --check, the files and digests are those that an earlier run printed; the exit code is 1
+    That digests differ is no finding here: 'tsarchive diff A B' has an exit code for it. With
+    --check, the files and digests are those that an earlier run printed; the exit code is 1
     when one differs, 2 when a file cannot be read.
 
     \b

@@ -14,9 +14,10 @@ from typing import Any, Final, Literal, NamedTuple, TypeAlias
 import click
 
 import tsarchive
+from tsarchive.container.recognise import HEAD_BYTES, begins_as_pickle
 from tsarchive.describing.text import plural
 from tsarchive.errors import ArchiveError, CallError
-from tsarchive.formats.registry import format_beginning, format_named
+from tsarchive.formats.registry import FORMATS, format_beginning, format_named
 from tsarchive.remote import is_url
 from tsarchive.steps import Step, under
 
@@ -35,7 +36,6 @@ _FIRST_RECORD: Final = re.compile(
     rb"PK\x03\x04.{26}[^/]+/(?:data/|models/|data\.pkl|code/|constants|extra/|version|byteorder|\.)",
     re.DOTALL,
 )
-_HEAD_BYTES: Final = 512
 
 
 class Found(NamedTuple):
@@ -86,18 +86,27 @@ def _files_of(file: str) -> Iterator[Wanted]:
             yield Wanted(path, is_named=False)
 
 
-def _begins_like_an_archive(path: str) -> bool:
-    """Return whether a file on this machine has the first bytes of an archive or a program."""
+def _is_or_should_be_a_model(path: str) -> bool:
+    """Return whether a file begins like an archive or a program, or has the name of one.
+
+    A pickle has not, whatever its name: weights are called ``.pt``, too. What is called so and is
+    neither may be a pointer of Git LFS, a web page, or empty: nobody would want it passed over.
+    """
     with Path(path).open("rb") as file:
-        head = file.read(_HEAD_BYTES)
-    return bool(_FIRST_RECORD.match(head) or format_beginning(head))
+        head = file.read(HEAD_BYTES)
+    if _FIRST_RECORD.match(head) or format_beginning(head):
+        return True
+    suffixes = tuple(chain.from_iterable(found.suffixes for found in FORMATS))
+    return path.lower().endswith(suffixes) and not (
+        head and begins_as_pickle(head, is_whole=len(head) < HEAD_BYTES)
+    )
 
 
 def reason_to_skip(path: str) -> str | None:
     """Return why a file in a folder is none of a model; None where it is, or should be.
 
     TorchScript and PT2 archives and files of ExecuTorch are. A file that begins like one of them,
-    or cannot be read, is not skipped: looking at it gives the error.
+    is called so, or cannot be read, is not skipped: looking at it gives the error.
     """
     if os.path.isdir(path):
         return "a link to a folder, which is not followed"
@@ -108,7 +117,7 @@ def reason_to_skip(path: str) -> str | None:
             found = format_named(archive.kind)
             return None if found.is_saved_again else found.what_it_is
     except ArchiveError as error:
-        return None if _begins_like_an_archive(path) else error.message
+        return None if _is_or_should_be_a_model(path) else error.message
     except OSError:
         return None
 

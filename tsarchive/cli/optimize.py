@@ -75,7 +75,7 @@ def command(
     if as_json:
         print_json({"file": file, "out": out, **asdict(report)})
     else:
-        _show(report, out)
+        _show(report, out, was_called=inputs is not None)
 
 
 def _check_other_file(file: str, out: str) -> None:
@@ -95,14 +95,15 @@ def _optimized(module: Any, inputs: Inputs | None) -> Any:
     return optimized_for(module, example, errors_of_model(hint))
 
 
-def _show(report: OptimizeReport, out: str) -> None:
+def _show(report: OptimizeReport, out: str, *, was_called: bool) -> None:
     say(out if is_url(out) else f"{out} ({os.path.getsize(out):,} bytes)")
     for change in report.done:
         say(f"  {change.what}: {change.count}")
     for change in report.left:
         say(f"  left as it is: {change.what}: {change.count}")
     if report.seconds_before is None or report.seconds_after is None:
-        say("nothing was measured: give the INPUTS of a call")
+        reason = "nothing was changed" if was_called else "give the INPUTS of a call"
+        say(f"nothing was measured: {reason}")
         return
     times = f"{duration(report.seconds_before)} before, {duration(report.seconds_after)} now"
     ratio = report.seconds_after / report.seconds_before

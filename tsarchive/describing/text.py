@@ -136,6 +136,7 @@ _WORDS: Final = (
     (r"with tsarchive\.RemoteLimits\(requests=(\d+)\)\.in_force\(\): \.\.\.", r"--max-requests \1"),
     (r"with tsarchive\.RemoteLimits\(nbytes=(\d+)\)\.in_force\(\): \.\.\.", r"--max-fetched \1"),
     (r"them as args and kwargs", "INPUTS, --arg or --random, as to 'tsarchive run'"),
+    (r"the argument args", "INPUTS, --arg and --random"),
     (r"the argument backends", "--backend"),
     (r"the argument dynamic_shapes", "--dynamic"),
     (r"the argument map_location", "--map-location"),

@@ -253,7 +253,7 @@ class _Trial:
         )  # fmt: skip
         missing = [name for name in way.packages if find_spec(name) is None]
         if missing:
-            problem = f"{', '.join(missing)} is not installed"
+            problem = f"not installed: {', '.join(missing)}"
             return made("untried", problem=problem, hint=f'pip install "tsarchive[{way.extra}]"')
         if self.call is None and way.is_traced and not self.subject.has_programs:
             if _FORWARD not in self.subject.methods:

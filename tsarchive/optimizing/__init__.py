@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 import io
+import os
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -129,7 +130,7 @@ def optimize(module: Any, *, args: Any = None) -> ArchiveModule:
     not pickled. What cannot be optimized stays as it is; ``tsarchive.optimize_report(result)``
     tells what was done.
 
-    Raises CallError for a module in training mode, for one that has such layers already, and for a
+    Raises CallError for a path, for a module in training mode, for one that has such layers already, and for a
     program of ExecuTorch; what ``save`` and ``load`` raise; what the module raises for the example,
     also UnsupportedError where it has what cannot be run.
 
@@ -137,6 +138,8 @@ def optimize(module: Any, *, args: Any = None) -> ArchiveModule:
         >>> torch.allclose(faster(x), net(x))
         True
     """
+    if isinstance(module, str | os.PathLike):
+        raise CallError("optimize takes a module, not a path", hint="Give tsarchive.load(path)")
     return optimized_for(module, _arguments(args), nullcontext())
 
 

@@ -339,7 +339,7 @@ def _checked(
     """Return the arguments of the example call. Raises CallError where they are none."""
     if not isinstance(inputs, tuple | list):
         raise CallError(
-            f"example_inputs is a {type(inputs).__name__}, not a tuple of arguments",
+            f"args is a {type(inputs).__name__}, not a tuple of arguments",
             hint="Pass (x,) for a forward that takes x",
         )
     forward: Any = module.forward

@@ -67,3 +67,6 @@ class CodeRecords(Mapping[str, str]):
 
     def __contains__(self, name: object) -> bool:
         return name in self._names
+
+    def __repr__(self) -> str:
+        return f"<code: {', '.join(self._names) or 'none'}>"
