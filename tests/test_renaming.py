@@ -57,7 +57,7 @@ FIELDS: Final[dict[str, tuple[Any, dict[str, str]]]] = {
     "AuditReport": (tsarchive.audit(FILE), {"size": "nbytes"}),
     "Conversion": (
         Conversion("a.pt", "torchscript", "b.pt2", "pt2", 8),
-        {"source": "file", "destination": "out"},
+        {"source": "file", "destination": "out", "source_kind": "file_kind"},
     ),
     "DecompileReport": (tsarchive.DecompileReport("net", "Net", ()), {"directory": "out"}),
     "Limits": (tsarchive.Limits(1, 2.0, 3), {"bytes": "nbytes"}),

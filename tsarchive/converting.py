@@ -71,12 +71,12 @@ _UNCHECKED: Final = (
 _FIXED_SIZES: Final = "the sizes of an exported program are as they were exported"
 
 
-@renamed_fields(source="file", destination="out")
+@renamed_fields(source="file", destination="out", source_kind="file_kind")
 @dataclass(frozen=True, slots=True, repr=False)
 class Conversion(Report):
     """A conversion: the kind of the archive that was read, and that of the one written.
 
-    ``kind`` and ``source_kind`` are ``torchscript``, ``torchscript-legacy`` (of before torch
+    ``kind`` and ``file_kind`` are ``torchscript``, ``torchscript-legacy`` (of before torch
     1.3), ``pt2`` or ``pte``, or ``exported program`` where no archive was read; ``kind`` may be
     ``onnx`` or ``safetensors`` as well. ``nbytes`` is the size of the file that was written.
 
@@ -99,7 +99,7 @@ class Conversion(Report):
     _COLUMNS = "note", "text", "place"
 
     file: str
-    source_kind: str
+    file_kind: str
     out: str
     kind: str
     nbytes: int
@@ -463,15 +463,15 @@ def _from_programs(
 
 def _conversion(
     src: Any,
-    source_kind: str,
+    file_kind: str,
     dst: str | os.PathLike[str],
     kind: str,
     written: Written | None = None,
 ) -> Conversion:
-    source = _EXPORTED if source_kind == _EXPORTED else os.fspath(src)
+    source = _EXPORTED if file_kind == _EXPORTED else os.fspath(src)
     size = os.path.getsize(dst)
     path = os.fspath(dst)
-    kinds = source_kind, path, kind
+    kinds = file_kind, path, kind
     return Conversion(source, *kinds, size, **(written or Written())._asdict())
 
 

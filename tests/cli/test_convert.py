@@ -16,7 +16,7 @@ from tests.support.processes import torch_process
 from tsarchive.container import NewRecord, write_container
 
 KEYS = {
-    "file", "source_kind", "out", "kind", "nbytes", "data", "agreements", "rewritten",
+    "file", "file_kind", "out", "kind", "nbytes", "data", "agreements", "rewritten",
     "left_out", "extra_files_left_out", "opset", "notes",
 }  # fmt: skip
 
@@ -32,7 +32,7 @@ def test_pt2_to_torchscript(exported, tmp_path):
     out = tmp_path / "net.pt"
     found = document("convert", exported, out)
     assert found.keys() == KEYS
-    assert (found["source_kind"], found["kind"]) == ("pt2", "torchscript")
+    assert (found["file_kind"], found["kind"]) == ("pt2", "torchscript")
     assert found["nbytes"] == out.stat().st_size
     x = torch.randn(4, 3)
     assert torch.equal(torch.jit.load(out)(x), torch.export.load(exported).module()(x))
@@ -45,14 +45,14 @@ def test_the_source_may_be_replaced(exported, tmp_path):
         document("convert", source, source)
         assert tsarchive.verify(source).verdict == "sound"
         assert tsarchive.load(source)(torch.ones(4, 3)).shape[0] == 4
-    assert "it may be SOURCE" in run("convert", "--help").stdout
+    assert "it may be FILE" in run("convert", "--help").stdout
 
 
 @stores_weights_apart
 def test_torchscript_to_pt2(tmp_path):
     out = tmp_path / "net.pt2"
     found = document("convert", SEQUENTIAL, out, "--random", "2x3", "--dynamic", "x:0")
-    assert (found["source_kind"], found["kind"]) == ("torchscript", "pt2")
+    assert (found["file_kind"], found["kind"]) == ("torchscript", "pt2")
     x = torch.randn(5, 3)
     assert torch.equal(torch.export.load(out).module()(x), torch.jit.load(SEQUENTIAL)(x))
 
@@ -170,7 +170,7 @@ def test_text_says_what_was_made(exported, tmp_path):
         ),
         (("net.pt2", "--random", "2x3", "--dynamic", "x:7"), "'x' has 2 dimensions"),
         (("net.pt", "--model", "one"), "no models by name"),
-        ((), "Missing argument 'DESTINATION'"),
+        ((), "Missing argument 'OUT'"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, tuple) else None,
 )

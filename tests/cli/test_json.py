@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import re
 
 import click
 import pytest
 
-from tests.support.command_line import ROOT, SEQUENTIAL, document, documented_keys
+from tests.support.command_line import ROOT, SEQUENTIAL, document, documented_keys, run
 from tsarchive.cli import COMMANDS, main
 
 PAGE = (ROOT / "docs" / "json.md").read_text(encoding="utf-8")
@@ -33,5 +34,7 @@ def test_stubs():
 @pytest.mark.parametrize("option", ["--out", "--output", "-o"])
 def test_the_old_name_of_an_option_goes_on_working(option, tmp_path):
     out = tmp_path / "net.pyi"
-    assert document("stub", SEQUENTIAL, option, out)["out"] == str(out)
+    done = run("stub", SEQUENTIAL, option, out, "--json")
+    assert json.loads(done.stdout)["out"] == str(out)
+    assert ("--output is now --out" in done.stderr) == (option == "--output")
     assert out.exists()

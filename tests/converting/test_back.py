@@ -40,7 +40,7 @@ def test_networks_there_and_back(name, kind, tmp_path):
     path = tmp_path / "net.pt"
     path.write_bytes(torch_saved(module))
     done = tsarchive.convert(path, tmp_path / "net.pt2", args=inputs)
-    assert (done.source_kind, done.kind) == ("torchscript", "pt2")
+    assert (done.file_kind, done.kind) == ("torchscript", "pt2")
     assert done.nbytes == (tmp_path / "net.pt2").stat().st_size
     assert sorted(torch.export.load(tmp_path / "net.pt2").state_dict) == sorted(module.state_dict())
     tsarchive.convert(tmp_path / "net.pt2", tmp_path / "back.pt")
@@ -107,7 +107,7 @@ def test_open_sizes_there_and_back(tmp_path):
 
 def test_torchscript_to_torchscript_keeps_the_code(tmp_path):
     done = tsarchive.convert(ARCHIVES / "sequential.pt", tmp_path / "out.pth")
-    assert (done.source_kind, done.kind) == ("torchscript", "torchscript")
+    assert (done.file_kind, done.kind) == ("torchscript", "torchscript")
     found, wanted = (
         {name: data for name, data in records_of(path.read_bytes()).items() if "code/" in name}
         for path in (tmp_path / "out.pth", ARCHIVES / "sequential.pt")

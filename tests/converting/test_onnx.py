@@ -128,7 +128,7 @@ def test_programs(name, tmp_path):
     program, args = program_of(name)
     path = tmp_path / "net.onnx"
     done = tsarchive.convert(program, path)
-    assert (done.source_kind, done.kind, done.nbytes) == (
+    assert (done.file_kind, done.kind, done.nbytes) == (
         "exported program", "onnx", path.stat().st_size,
     )  # fmt: skip
     (agreement,) = done.agreements
@@ -149,7 +149,7 @@ def test_networks_of_torchscript(name, kind, tmp_path):
     source, path = tmp_path / "net.pt", tmp_path / "net.onnx"
     source.write_bytes(saved(module))
     done = tsarchive.convert(source, path, args=inputs)
-    assert (done.source_kind, done.agreements[0].inputs) == ("torchscript", "given")
+    assert (done.file_kind, done.agreements[0].inputs) == ("torchscript", "given")
     assert done.agreements[0].ok
     assert_close(run(path, *inputs), tensors_in(tsarchive.load(source)(*inputs)))
 

@@ -36,7 +36,7 @@ def program():
 @pytest.mark.parametrize("name", ["x.pt", "x.pt2"])
 def test_a_program_becomes_an_archive(tmp_path, program, name):
     done = tsarchive.convert(program, tmp_path / name)
-    assert done.file == done.source_kind == "exported program"
+    assert done.file == done.file_kind == "exported program"
     assert done.nbytes == (tmp_path / name).stat().st_size
     expected = program.module()(*ARGS)
     assert torch.equal(tsarchive.load(tmp_path / name)(*ARGS), expected)

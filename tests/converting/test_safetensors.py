@@ -67,7 +67,7 @@ def test_every_tensor_of_the_state_is_there(tied, tmp_path):
     tensors, _, done = converted(path, tmp_path)
     assert_same(tensors, module.state_dict())
     Tied().load_state_dict(tensors)
-    assert (done.kind, done.source_kind, done.notes) == ("safetensors", "torchscript", ())
+    assert (done.kind, done.file_kind, done.notes) == ("safetensors", "torchscript", ())
 
 
 def test_the_structure(tied, tmp_path):
@@ -98,7 +98,7 @@ def test_programs(tmp_path):
     for source, kind in ((program, "exported program"), (tmp_path / "net.pt2", "pt2")):
         tensors, structure, done = converted(source, tmp_path)
         assert_same(tensors, module.state_dict())
-        assert (done.source_kind, structure["kind"]) == (kind, "pt2")
+        assert (done.file_kind, structure["kind"]) == (kind, "pt2")
         assert [child["name"] for child in structure["root"]["children"]] == ["0", "1"]
 
 
@@ -124,7 +124,7 @@ def test_programs_of_executorch(tmp_path):
     tensors, structure, done = converted(source, tmp_path)
     with tsarchive.open(source) as archive:
         assert tensors.keys() == archive.tensors.keys()
-    assert (done.source_kind, structure["kind"]) == ("pte", "pte")
+    assert (done.file_kind, structure["kind"]) == ("pte", "pte")
 
 
 def test_what_safetensors_lacks_is_told(tmp_path):

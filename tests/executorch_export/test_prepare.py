@@ -100,7 +100,7 @@ def assert_equal(path, module, args, calls=3, data=None, atol=1e-5):
 def test_an_exported_program(tmp_path, name):
     module, args = made(name)
     done = tsarchive.convert(export(module, args), tmp_path / "x.pte")
-    assert (done.source_kind, done.kind, done.data) == ("exported program", "pte", None)
+    assert (done.file_kind, done.kind, done.data) == ("exported program", "pte", None)
     assert agreeing(done) == [("forward", True)]
     assert_equal(tmp_path / "x.pte", module, args)
 
@@ -111,7 +111,7 @@ def test_a_pt2_archive_with_the_inputs_that_it_holds(tmp_path, name):
     module, args = made(name)
     tsarchive.save(export(module, args), tmp_path / "x.pt2")
     done = tsarchive.convert(tmp_path / "x.pt2", tmp_path / "x.pte")
-    assert done.source_kind == "pt2"
+    assert done.file_kind == "pt2"
     assert agreeing(done) == [("forward", True)]
     assert_equal(tmp_path / "x.pte", module, args)
 
@@ -122,7 +122,7 @@ def test_a_torchscript_archive(tmp_path, name):
     module, args = made(name)
     torch.jit.save(torch.jit.script(module), tmp_path / "x.pt")
     done = tsarchive.convert(tmp_path / "x.pt", tmp_path / "x.pte", args=args)
-    assert done.source_kind == "torchscript"
+    assert done.file_kind == "torchscript"
     assert agreeing(done) == [("forward", True)]
     assert_equal(tmp_path / "x.pte", module, args)
 

@@ -238,12 +238,21 @@ class OutputPath(FilePath):
         return super().convert(value, param, ctx)
 
 
+_OLD_OUT: Final = "--output"
+
+
 class _OutOption(click.Option):
-    """``-o`` and ``--out``; ``--output`` is an old name of it, which help does not show."""
+    """``-o`` and ``--out``; ``--output`` is an old name, which warns; help does not show it."""
 
     def add_to_parser(self, parser: Any, ctx: click.Context) -> None:
         super().add_to_parser(parser, ctx)
-        parser.add_option(self, ["--output"], self.name)
+        parser.add_option(self, [_OLD_OUT], _OLD_OUT)
+
+    def consume_value(self, ctx: click.Context, opts: Mapping[str, Any]) -> Any:
+        if _OLD_OUT in opts:
+            say(f"warning: {_OLD_OUT} is now --out", "yellow", stderr=True)
+            opts = {str(self.name): opts[_OLD_OUT], **opts}
+        return super().consume_value(ctx, opts)
 
 
 def out_option(text: str, type_: click.Path | None = None, **attributes: Any) -> Callable[[_F], _F]:

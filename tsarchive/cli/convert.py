@@ -58,7 +58,7 @@ dynamic_option = click.option(
 
 
 @click.command(cls=InputsCommand)
-@click.argument("arguments", nargs=-1, metavar="SOURCE DESTINATION [INPUTS]...")
+@click.argument("arguments", nargs=-1, metavar="FILE OUT [INPUTS]...")
 @input_options
 @dynamic_option
 @click.option(
@@ -123,7 +123,7 @@ def command(
 ) -> int:
     """Write the model of one archive as another.
 
-    The name of DESTINATION says which kind it is: .pt2 for torch.export, .pt, .pth or .ts for
+    The name of OUT says which kind it is: .pt2 for torch.export, .pt, .pth or .ts for
     TorchScript, which torch.jit and libtorch load, .pte for ExecuTorch, .onnx for ONNX,
     .safetensors for the weights alone. Of TorchScript, torch.export traces one call: INPUTS, --arg
     and --random are its arguments, as for 'tsarchive run'. Sizes are those of this call unless
@@ -132,7 +132,7 @@ def command(
     alike results; --specialize makes the program of this call, which fails where another would be
     decided otherwise. Quantized weights and values become integers,
     with operators that round as these do, or floats with --dequantize. What the program has of the
-    call is told. DESTINATION is replaced when the new file is complete; it may be SOURCE.
+    call is told. OUT is replaced when the new file is complete; it may be FILE.
 
     TorchScript is written with operators that the newest torch has, or the one of --for-torch,
     back to 1.4. Where code cannot be said with them, nothing is written: each line that stands in
@@ -159,7 +159,7 @@ def command(
     """
     destination, rest = split_file(arguments)
     if file is None or destination is None:
-        missing = "'SOURCE'" if file is None else "'DESTINATION'"
+        missing = "'FILE'" if file is None else "'OUT'"
         raise click.MissingParameter(param_hint=missing, param_type="argument")
     example = example_of(file, rest, seed, sizes)
     steps = _STEPS_OF_OTHERS.get(os.path.splitext(destination)[1], _STEPS)
@@ -224,7 +224,7 @@ def _show(done: Conversion, asked: str | None, for_torch: str | None) -> None:
     target = f"the newest torch, {release}," if for_torch is None else f"torch {release}"
     version = "" if done.opset is None else f" opset {done.opset}"
     made = f"{done.out} ({_family(done.kind)}{version}, {done.nbytes:,} bytes)"
-    say(f"{done.file} ({_family(done.source_kind)}) is now {made}")
+    say(f"{done.file} ({_family(done.file_kind)}) is now {made}")
     _tell_all(done.notes)
     for calls in done.rewritten:
         say(_rewritten(calls, release, target))
