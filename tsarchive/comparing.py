@@ -72,8 +72,8 @@ class Unprinted:
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class GraphReport:
+@dataclass(frozen=True, slots=True, repr=False)
+class GraphReport(Report):
     """The code of the first save, and what is printed from nothing but its graphs.
 
     Of PT2 archives, ``code`` are programs and configurations of the file that was read whose JSON
@@ -96,6 +96,8 @@ class GraphReport:
         ()
     """
 
+    _COLUMNS = "", "record", "offset"
+
     code: tuple[RecordDifference, ...] = ()
     records: tuple[RecordDifference, ...] = ()
     debug: tuple[RecordDifference, ...] = ()
@@ -109,6 +111,18 @@ class GraphReport:
         Those that another writer saved first may change once, to a form that stays.
         """
         return not (self.records or (self.is_own and (self.code or self.debug)))
+
+    @property
+    def ok(self) -> bool:
+        """The same as ``stable``."""
+        return self.stable
+
+    def _headline(self) -> str:
+        return "stable" if self.stable else "not stable"
+
+    def _rows(self) -> Sequence[Sequence[object]]:
+        otherwise = {"code": self.code, "changes again": self.records, "debug": self.debug}
+        return [(what, one.record, one.offset) for what, all_ in otherwise.items() for one in all_]
 
 
 @dataclass(frozen=True, slots=True, repr=False)

@@ -136,6 +136,22 @@ def test_files_of_folders_that_are_no_archives_are_skipped(name, folder):
     assert run(name, "models/optimizer.bin", "models/a.pt").exit_code == 2
 
 
+MISTAKES = {
+    "pointer": b"version https://git-lfs.github.com/spec/v1\noid sha256:ab\nsize 3\n",
+    "page": b"<!DOCTYPE html><html></html>",
+    "empty": b"",
+}
+
+
+@pytest.mark.parametrize("name", [*COMMANDS, "jitter"])
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_what_is_called_a_model_and_is_none_is_not_passed_over(name, mistake, folder):
+    (folder / "mistake.pt").write_bytes(MISTAKES[mistake])
+    done = run(name, "models")
+    assert done.exit_code == {"verify": 1, "audit": 1}.get(name, 2)
+    assert "mistake.pt" in done.stdout + done.stderr
+
+
 @pytest.mark.parametrize("name", ["tree", "tensors"])
 def test_checkpoints_of_folders_are_skipped(name, folder):
     torch.save({"weight": torch.ones(2)}, folder / "checkpoint.pt")
@@ -212,3 +228,16 @@ def test_a_defect_does_not_stop_the_others(folder, monkeypatch):
     assert done.exit_code == 3
     assert "error: models/b.pt: unexpected ZeroDivisionError" in done.stderr
     assert done.stderr.endswith("3 files: 2 fine, 0 with findings, 1 not read\n")
+
+
+def test_a_file_that_is_gone_by_now_is_no_reason_to_end(folder, monkeypatch):
+    """It vanishes when it is looked at: what that says of it stands."""
+
+    def read(file, **_):
+        os.remove("models/b.pt")
+        raise tsarchive.FormatError("half of it is gone")
+
+    monkeypatch.setattr(tsarchive, "open", read)
+    done = run("tree", "models/", "models/none.pt")
+    assert done.exit_code == 2
+    assert done.stderr.endswith("4 files: 0 fine, 0 with findings, 4 not read\n")

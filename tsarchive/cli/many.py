@@ -6,6 +6,7 @@ import os
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
@@ -117,9 +118,11 @@ def reason_to_skip(path: str) -> str | None:
             found = format_named(archive.kind)
             return None if found.is_saved_again else found.what_it_is
     except ArchiveError as error:
-        return None if _is_or_should_be_a_model(path) else error.message
+        with suppress(OSError):  # it may be gone by now, which is for the error to say
+            return None if _is_or_should_be_a_model(path) else error.message
     except OSError:
-        return None
+        pass
+    return None
 
 
 def left_out(file: Wanted, error: Exception) -> str | None:

@@ -7,6 +7,7 @@ escapes control characters.
 from __future__ import annotations
 
 import os
+import stat
 import sys
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -450,9 +451,17 @@ def progress_of(*files: str) -> Iterator[Callable[[str], None]]:
     """
     from tsarchive.steps import Shares
 
-    sizes = {file: os.stat(file).st_size for file in files if os.path.isfile(file)}
     with progress(None) as step:
-        yield Shares(step, sizes)
+        yield Shares(step, {file: _size_of(file) for file in files})
+
+
+def _size_of(path: str) -> int:
+    """Return the size of a file on this machine, and 0 for all else."""
+    try:
+        found = os.stat(path)
+    except (OSError, ValueError):
+        return 0
+    return found.st_size if stat.S_ISREG(found.st_mode) else 0
 
 
 # The bars that are shown now: a process that is forked has none of the threads that draw them.

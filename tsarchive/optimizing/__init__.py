@@ -130,9 +130,9 @@ def optimize(module: Any, *, args: Any = None) -> ArchiveModule:
     not pickled. What cannot be optimized stays as it is; ``tsarchive.optimize_report(result)``
     tells what was done.
 
-    Raises CallError for a path, for a module in training mode, for one that has such layers already, and for a
-    program of ExecuTorch; what ``save`` and ``load`` raise; what the module raises for the example,
-    also UnsupportedError where it has what cannot be run.
+    Raises CallError for a path, for a module in training mode, for one that has such layers
+    already, and for a program of ExecuTorch; what ``save`` and ``load`` raise; what the module
+    raises for the example, also UnsupportedError where it has what cannot be run.
 
         >>> faster = tsarchive.optimize(net)
         >>> torch.allclose(faster(x), net(x))
