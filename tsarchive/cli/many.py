@@ -109,6 +109,8 @@ def reason_to_skip(path: str) -> str | None:
     TorchScript and PT2 archives and files of ExecuTorch are. A file that begins like one of them,
     is called so, or cannot be read, is not skipped: looking at it gives the error.
     """
+    if os.path.basename(path).startswith("."):
+        return "a hidden file"
     if os.path.isdir(path):
         return "a link to a folder, which is not followed"
     if not os.path.isfile(path):
