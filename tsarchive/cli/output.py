@@ -348,6 +348,7 @@ def console(*, stderr: bool = False) -> Console:
     fixed = (stream is not None and stream.isatty()) or "COLUMNS" in os.environ
     return Console(
         file=stream,
+        color_system="256" if has_styles(stderr=stderr) else None,  # as COLOURS are
         width=None if fixed else _UNBOUNDED,
         markup=False,
         emoji=False,

@@ -426,7 +426,7 @@ def _written(target: Path, files: Mapping[str, bytes]) -> tuple[WrittenFile, ...
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(content)
         if not target.exists():
-            made.rename(target)
+            os.replace(made, target)
         else:
             for name in files:
                 (target / name).parent.mkdir(parents=True, exist_ok=True)
