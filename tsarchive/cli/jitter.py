@@ -6,7 +6,7 @@ import os
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeAlias, get_args
 
 import click
 
@@ -87,7 +87,8 @@ def command(
     }
     results, skipped = _check_all([*named, *found], len(named), options, as_json=as_json)
     if as_json:
-        print_json({"files": results, **({"skipped": skipped} if folders else {})})
+        documents = [result.document for result in results]
+        print_json({"files": documents, **({"skipped": skipped} if folders else {})})
     elif folders:
         for each in skipped:
             say(f"{each['file']}: not checked: {each['reason']}")
@@ -95,16 +96,28 @@ def command(
     if not results:
         below = ", ".join(folders)
         say(f"{below}: no archive is below it: nothing was checked", stderr=True)
-    if not results or any("error" in result for result in results):
+    outcomes = {result.outcome for result in results}
+    if not results or "unusable" in outcomes:
         return UNUSABLE
-    return 0 if all(map(_is_stable, results)) else FINDINGS
+    return FINDINGS if "changed" in outcomes else 0
+
+
+_Outcome: TypeAlias = Literal["unusable", "stable", "changed"]
+_OUTCOMES: Final[tuple[_Outcome, ...]] = get_args(_Outcome)
+
+
+class _Result(NamedTuple):
+    """What a file came to, and all of it as :func:`print_json` takes it."""
+
+    outcome: _Outcome
+    document: dict[str, Any]
 
 
 def _check_all(
     files: Sequence[str], named: int, options: Mapping[str, Any], *, as_json: bool
-) -> tuple[list[dict[str, Any]], list[dict[str, str]]]:
+) -> tuple[list[_Result], list[dict[str, str]]]:
     """Return the results, and the files skipped and why; the first ``named`` never are."""
-    results: list[dict[str, Any]] = []
+    results: list[_Result] = []
     skipped: list[dict[str, str]] = []
     with progress_of(*files) as step:
         for number, file in enumerate(files):
@@ -117,24 +130,17 @@ def _check_all(
     return results, skipped
 
 
-def _check(file: str, options: Mapping[str, Any], *, as_json: bool) -> dict[str, Any]:
+def _check(file: str, options: Mapping[str, Any], *, as_json: bool) -> _Result:
     try:
         found = tsarchive.check_jitter(file, **options)
     except (ArchiveError, OSError) as error:
         facts = describe(error)
         if not as_json:
             report(facts, as_json=False, file=file)
-        return {"file": file, "error": facts}
+        return _Result("unusable", {"file": file, "error": facts})
     if not as_json:
         _show(file, found)
-    return {"file": file, **_document(found)}
-
-
-def _is_stable(result: dict[str, Any]) -> bool:
-    canonical = result["canonical"]
-    return bool(
-        result["stable"] and result["graph"]["stable"] and (canonical is None or canonical.same)
-    )
+    return _Result("stable" if found.ok else "changed", {"file": file, **_document(found)})
 
 
 def _document(found: JitterReport) -> dict[str, Any]:
@@ -274,14 +280,9 @@ def _side(data: bytes | None) -> str:
     return escaped(data) or "the end of the record"
 
 
-def _summary(results: Sequence[dict[str, Any]], skipped: Sequence[dict[str, str]]) -> str:
-    counts: Counter[str] = Counter()
-    for result in results:
-        if "error" in result:
-            counts["unusable"] += 1
-        else:
-            counts["stable" if _is_stable(result) else "changed"] += 1
-    listed = ", ".join(f"{counts[name]:,} {name}" for name in ("unusable", "stable", "changed"))
+def _summary(results: Sequence[_Result], skipped: Sequence[dict[str, str]]) -> str:
+    counts = Counter(result.outcome for result in results)
+    listed = ", ".join(f"{counts[name]:,} {name}" for name in _OUTCOMES)
     return f"{plural(len(results), 'archive')}: {listed}; {len(skipped):,} not checked"
 
 
