@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 import tsarchive
+from tests.converting.carried_state import holds_one_total
 from tests.support.both_engines import both_of
 from tests.support.comparing import equal
 
@@ -798,13 +799,7 @@ def test_what_a_program_cannot_hold_is_refused(make):
 @pytest.mark.parametrize("specialize", [False, True])
 @pytest.mark.parametrize("make", [SharesBuffer, SharesAttribute, SharesItems])
 def test_buffers_that_are_attributes_as_well_are_one_tensor(make, specialize):
-    theirs, mine = both_of(torch.jit.script(make()))
-    program = tsarchive.to_exported_program(mine, (torch.ones(2),), specialize=specialize)
-    call = program.module()
-    for x in (torch.ones(2), torch.tensor([3.0, -1.0])):
-        assert equal(call(x), theirs(x))
-    assert equal(call.total, theirs.total)
-    assert set(program.state_dict) == set(theirs.state_dict())
+    holds_one_total(torch.jit.script(make()), specialize=specialize)
 
 
 @pytest.mark.parametrize("specialize", [False, True])

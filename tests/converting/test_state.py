@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 import tsarchive
+from tests.converting.carried_state import holds_one_total
 from tests.support.both_engines import both_of
-from tests.support.comparing import equal
 
 
 class Net(torch.nn.Module):
@@ -50,13 +50,7 @@ class SharesObject(Net):
 
 @pytest.mark.parametrize("specialize", [False, True])
 def test_buffers_in_objects_and_tuples_are_those_of_the_module(specialize):
-    theirs, mine = both_of(torch.jit.script(SharesObject()))
-    program = tsarchive.to_exported_program(mine, (torch.ones(2),), specialize=specialize)
-    call = program.module()
-    for x in (torch.ones(2), torch.tensor([3.0, -1.0])):
-        assert equal(call(x), theirs(x))
-    assert equal(call.total, theirs.total)
-    assert set(program.state_dict) == set(theirs.state_dict())
+    holds_one_total(torch.jit.script(SharesObject()), specialize=specialize)
 
 
 class Changes(Net):
