@@ -26,8 +26,9 @@ def renamed(**names: str) -> Callable[[Callable[_P, _R]], Callable[_P, _R]]:
     def decorate(function: Callable[_P, _R]) -> Callable[_P, _R]:
         @wraps(function)
         def call(*args: _P.args, **kwargs: _P.kwargs) -> _R:
-            for old in names.keys() & kwargs.keys():
-                new = names[old]
+            for old, new in names.items():
+                if old not in kwargs:
+                    continue
                 if new in kwargs:
                     raise TypeError(f"{function.__name__}() got {old!r}, the old name of {new!r}")
                 _warn(f"the argument {old!r} of {function.__qualname__.removesuffix(_MADE)}()", new)

@@ -8,7 +8,7 @@ Step = Callable[[str], None]
 
 
 def no_step(told: object) -> None:
-    """Tell nobody of it."""
+    """Ignore what is told."""
 
 
 class Stage(str):

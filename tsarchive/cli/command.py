@@ -353,7 +353,7 @@ def _file_of(error: Exception, given: Mapping[str, Any]) -> str | None:
     """
     named = getattr(error, "filename", None)
     if named is None and getattr(error, "errno", None) in _WHILE_WRITING:
-        named = given.get("out") or given.get("destination") or "stdout"
+        named = given.get("out") or "stdout"
     files = given.get("files") or (given.get("file"),)
     file = named or (files[0] if len(files) == 1 else None)
     return str(file) if file else None

@@ -36,6 +36,7 @@ from .many import (
     jsonl_option,
     left_out,
     require_one_form,
+    say_skipped,
     wanted,
 )
 from .options import remote_limit_options
@@ -164,7 +165,7 @@ def _row(
     except (ArchiveError, OSError) as error:
         reason = left_out(file, error)
         if reason is not None:
-            say(f"{path}: skipped: {reason}", stderr=True)
+            say_skipped(path, reason)
             tally.note("skipped")
             return None
         tally.fail(error)

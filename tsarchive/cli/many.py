@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
@@ -104,9 +105,9 @@ def _is_or_should_be_a_model(path: str) -> bool:
 
 
 def reason_to_skip(path: str) -> str | None:
-    """Return why a file in a folder is none of a model; None where it is, or should be.
+    """Return why a file in a folder holds no model; None where it does, or should.
 
-    TorchScript and PT2 archives and files of ExecuTorch are. A file that begins like one of them,
+    TorchScript and PT2 archives and files of ExecuTorch do. A file that begins like one of them,
     is called so, or cannot be read, is not skipped: looking at it gives the error.
     """
     if os.path.basename(path).startswith("."):
@@ -128,7 +129,7 @@ def reason_to_skip(path: str) -> str | None:
 
 
 def left_out(file: Wanted, error: Exception) -> str | None:
-    """Return why a file in a folder is none that errors are about; None where it is one."""
+    """Return why a file in a folder is passed over after an error; None where the error stands."""
     if file.is_named or is_url(file.path) or not isinstance(error, ArchiveError):
         return None
     return reason_to_skip(file.path)
@@ -209,18 +210,25 @@ def _look_at_one(file: Wanted, look: Look, step: Step, sink: _Sink, tally: Tally
         sink.add(file.path, found)
 
 
-class _Sink:
+def say_skipped(path: str, reason: str) -> None:
+    """Say that a file in a folder is passed over, and why."""
+    say(f"{path}: skipped: {reason}", stderr=True)
+
+
+class _Sink(ABC):
     """Where results go."""
 
+    @abstractmethod
     def add(self, path: str, found: Found) -> None:
         """Take what was found of a file."""
 
+    @abstractmethod
     def fail(self, path: str, error: Exception) -> None:
         """Take why a file could not be read."""
 
     def skip(self, path: str, reason: str) -> None:
         """Take why a file was passed over."""
-        say(f"{path}: skipped: {reason}", stderr=True)
+        say_skipped(path, reason)
 
     def end(self, tally: Tally) -> None:
         say(tally.summary(), stderr=True)
